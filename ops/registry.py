@@ -1,0 +1,199 @@
+"""Which function gives an operator its meaning, from which opset on."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Types = Sequence[str] | Callable[[Sequence[str | None], Mapping[str, Any]], Sequence[str | None]]
+BodyTypes = Callable[[Sequence[str | None], Mapping[str, Any]], Sequence[str | None]]
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """One meaning of one operator: the function, and what the plan must know of it. See ``operator`` for the fields."""
+
+    name: str
+    domain: str
+    since: int
+    function: Callable[..., Any]
+    host: tuple[str, ...] = ()
+    metadata: bool = False
+    elementwise: bool = False
+    widen: bool = True
+    inexact: str | None = None
+    types: Types | None = None
+    bodies: Mapping[str, BodyTypes] | None = None
+    inputs: tuple[str, ...] = ()
+    """Names of the positional inputs."""
+    required: int = 0
+    """How many of ``inputs`` have no default."""
+    variadic: str | None = None
+    """Name of the variadic input, the last one."""
+    attributes: Mapping[str, Any] = None  # type: ignore[assignment]
+    """Attribute name to default; ``inspect.Parameter.empty`` where it is required."""
+    extras: frozenset[str] = frozenset()
+    """Which of ``xp``, ``wanted`` and ``rng`` the function takes."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.domain, self.name
+
+
+_TABLE: dict[tuple[str, str], dict[int, Operator]] = {}
+_EXTRAS = frozenset({"xp", "wanted", "rng"})
+
+
+def operator(
+    name: str,
+    *,
+    since: int,
+    domain: str = "",
+    host: Sequence[str] = (),
+    metadata: bool = False,
+    elementwise: bool = False,
+    widen: bool = True,
+    inexact: str | None = None,
+    types: Types | None = None,
+    bodies: Mapping[str, BodyTypes] | None = None,
+    override: bool = False,
+    register: bool = True,
+) -> Callable[[Function], Function]:
+    """Enter the decorated function as the meaning of an operator.
+
+    The function takes the operator's inputs as positional-only parameters (a variadic one as ``*name``; optional ones
+    default to ``None``), its attributes as keyword-only parameters under ONNX's names with the schema's defaults, and
+    last ``xp``, the array namespace of the session: the Array API standard and the functions of
+    ``onemodel.backends.extension``. It returns one array, or a tuple with one item per output. Graph attributes arrive
+    as callables. It must not write into its inputs and should call nothing but ``xp``, so that it runs on every
+    backend.
+
+    Args:
+        name: the operator's ``op_type``.
+        since: the first opset version of its domain with this meaning. A node takes the meaning with the greatest
+            ``since`` that is not above the model's opset.
+        domain: the operator's domain; ``""`` is ai.onnx.
+        host: inputs that are read as numbers (shapes, axes, counts ...). They arrive as NumPy arrays on the host.
+            ``"body:0"`` names an output of the subgraph ``body`` in the same way.
+        metadata: the function reads only its inputs' shapes and dtypes, never a value.
+        elementwise: element i of every output depends on the inputs' elements i alone.
+        widen: ``False`` takes float16 and bfloat16 inputs as they are; else they arrive as float32, and outputs of a
+            half type are rounded once at the end.
+        inexact: why exact mode refuses the operator; ``None`` lets the ``xp`` functions that it uses decide.
+        types: the outputs' ONNX types, which the plan needs for what follows the node. A sequence names for each output
+            an input with the same type, or an ONNX type (``"tensor(float)"``); a callable gets the inputs' types (None
+            where unknown) and the attributes, and returns the types. Operators of ONNX leave it out: their schema
+            tells.
+        bodies: for each subgraph attribute, a callable of the inputs' types and the attributes that returns the types
+            of the subgraph's inputs.
+        override: replace an entry of the same name, domain and ``since`` instead of raising.
+        register: ``False`` keeps the operator out of the table; pass the function to ``SessionConfig(operators=[...])``
+            for the sessions that shall use it.
+
+    Returns:
+        a decorator that returns its function unchanged but for the attribute ``operators``, the entries made of it.
+
+    Raises:
+        ValueError: an entry with this domain, name and ``since`` is there already, or ``host`` names no parameter.
+        TypeError: the function's signature cannot be an operator's.
+    """
+
+    def enter(function: Function) -> Function:
+        entry = Operator(
+            name,
+            "" if domain == "ai.onnx" else domain,
+            since,
+            function,
+            tuple(host),
+            metadata,
+            elementwise,
+            widen,
+            inexact,
+            types if types is None or callable(types) else tuple(types),
+            bodies,
+            **_signature(function),
+        )
+        known = {*entry.inputs, entry.variadic, *entry.attributes}
+        if strange := [given for given in host if given.partition(":")[0] not in known]:
+            raise ValueError(f"host={strange} of {name} names no parameter of {function.__qualname__}")
+        if register:
+            versions = _TABLE.setdefault(entry.key, {})
+            if since in versions and not override:
+                raise ValueError(
+                    f"{domain or 'ai.onnx'}::{name} since opset {since} is already "
+                    f"{versions[since].function.__qualname__}; pass override=True to replace it"
+                )
+            versions[since] = entry
+        function.operators = (*getattr(function, "operators", ()), entry)  # type: ignore[attr-defined]
+        return function
+
+    return enter
+
+
+def _signature(function: Callable[..., Any]) -> dict[str, Any]:
+    """The fields of an Operator that its function's signature tells."""
+    inputs: list[str] = []
+    required = 0
+    variadic = None
+    attributes: dict[str, Any] = {}
+    extras = set()
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            inputs.append(parameter.name)
+            required += parameter.default is parameter.empty
+        elif parameter.kind is parameter.VAR_POSITIONAL:
+            variadic = parameter.name
+        elif parameter.kind is parameter.KEYWORD_ONLY and parameter.name in _EXTRAS:
+            extras.add(parameter.name)
+        elif parameter.kind is parameter.KEYWORD_ONLY:
+            attributes[parameter.name] = parameter.default
+        else:
+            raise TypeError(
+                f"{function.__qualname__}: parameter {parameter.name!r} is neither positional-only (an input, before "
+                "'/') nor keyword-only (an attribute, after '*')"
+            )
+    return {
+        "inputs": tuple(inputs),
+        "required": required,
+        "variadic": variadic,
+        "attributes": attributes,
+        "extras": frozenset(extras),
+    }
+
+
+def select(versions: Mapping[int, Operator], opset: int) -> Operator | None:
+    """The entry with the greatest ``since`` that is not above ``opset``; None where there is none."""
+    since = max((version for version in versions if version <= opset), default=None)
+    return None if since is None else versions[since]
+
+
+@cache
+def load_chapters() -> None:
+    """Import every chapter of this package, so that the table is whole."""
+    package = __name__.rpartition(".")[0]
+    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
+        importlib.import_module(f"{package}.{module.name}")
+
+
+def table() -> Mapping[tuple[str, str], Mapping[int, Operator]]:
+    """All entries: (domain, name) to ``since`` to entry."""
+    load_chapters()
+    return _TABLE
+
+
+def find(domain: str, name: str, opset: int) -> Operator | None:
+    """The entry that gives ``domain::name`` its meaning at ``opset``; None where there is none."""
+    return select(table().get((domain, name), {}), opset)
+
+
+def entries() -> Iterator[Operator]:
+    """Every entry, in the order of domain, name and ``since``."""
+    for _, versions in sorted(table().items()):
+        for _, entry in sorted(versions.items()):
+            yield entry
