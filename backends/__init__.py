@@ -1,0 +1,35 @@
+"""Where numbers are computed: one array namespace per backend and mode."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from onemodel.backends.base import Backend
+
+NAMES = ("numpy", "cupy", "strict")
+
+
+@cache
+def get_backend(name: str, device: int | None = None) -> Backend:
+    """The backend ``name`` on ``device``.
+
+    Raises:
+        Unavailable: its library or device is not there.
+    """
+    from onemodel.backends.base import Unavailable
+
+    if name == "cupy":
+        raise Unavailable("backend 'cupy' is not part of this version yet; backend='numpy' runs on the CPU")
+    if device is not None:
+        raise Unavailable(f"backend {name!r} runs on the CPU and has no device {device}; leave device out")
+    if name == "numpy":
+        from onemodel.backends.numpy_backend import NumpyBackend
+
+        return NumpyBackend()
+    if name == "strict":
+        from onemodel.backends.strict_backend import StrictBackend
+
+        return StrictBackend()
+    raise Unavailable(f"backend {name!r} is not known; the backends are {', '.join(map(repr, NAMES))}")

@@ -1,0 +1,158 @@
+"""What a backend must offer, and how its namespaces are put together."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from types import ModuleType
+from typing import Any, NoReturn
+
+import numpy as np
+from onnx import TensorProto
+from onnx.helper import tensor_dtype_to_np_dtype
+
+from onemodel.backends import extension
+
+Array = Any
+"""An array of the backend's library."""
+
+STANDARD = tuple(
+    """
+    bool complex64 complex128 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 e inf nan newaxis pi abs
+    acos acosh add all any arange argmax argmin argsort asarray asin asinh astype atan atan2 atanh bitwise_and
+    bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor broadcast_arrays broadcast_shapes
+    broadcast_to can_cast ceil clip concat conj copysign cos cosh count_nonzero cumulative_prod cumulative_sum diff
+    divide empty empty_like equal exp expand_dims expm1 eye fft finfo flip floor floor_divide full full_like greater
+    greater_equal hypot iinfo imag isdtype isfinite isin isinf isnan less less_equal linalg linspace log log10 log1p
+    log2 logaddexp logical_and logical_not logical_or logical_xor matmul matrix_transpose max maximum mean meshgrid min
+    minimum moveaxis multiply negative nextafter nonzero not_equal ones ones_like permute_dims positive pow prod real
+    reciprocal remainder repeat reshape result_type roll round searchsorted sign signbit sin sinh sort sqrt square
+    squeeze stack std subtract sum take take_along_axis tan tanh tensordot tile tril triu trunc unique_all unique_counts
+    unique_inverse unique_values unstack var vecdot where zeros zeros_like
+    """.split()
+)
+"""The names of the Array API standard 2025.12 that operators may use (https://data-apis.org/array-api/2025.12/)."""
+
+
+class Unavailable(Exception):
+    """A backend or device that is not there; the text says what is missing and how to get it."""
+
+
+class Namespace:
+    """The functions and dtypes that operators may use: the Array API standard and ``extension``'s functions."""
+
+    def __init__(self, label: str, members: Mapping[str, Any]) -> None:
+        self.__dict__.update(members)
+        self.label = label
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(
+            f"the {self.label} namespace has no {name!r}; operators use the Array API standard 2025.12 and the functions "
+            "of onemodel.backends.extension"
+        )
+
+
+def build_namespace(label: str, library: ModuleType, members: Mapping[str, Any]) -> Namespace:
+    """The standard's names from ``library``, the extension functions as written there, and ``members`` over both."""
+    namespace = Namespace(label, {name: getattr(library, name) for name in STANDARD})
+    for name, function in extension.FUNCTIONS.items():
+        setattr(namespace, name, partial(function, xp=namespace))
+    namespace.__dict__.update(members)
+    return namespace
+
+
+def numpy_dtype(code: int) -> np.dtype[Any]:
+    """NumPy's dtype (of ml_dtypes where NumPy has none) for an ONNX element type code; strings are objects."""
+    return np.dtype(object) if code == TensorProto.STRING else np.dtype(tensor_dtype_to_np_dtype(code))
+
+
+class Kernel:
+    """A native kernel: a function with an operator's own signature that one backend prefers over the generic one.
+
+    Attributes:
+        function: called like the operator.
+        since: the meaning that it computes.
+        dtypes: NumPy names of the first input's element types that it takes.
+    """
+
+    def __init__(self, function: Callable[..., Any], since: int, dtypes: Collection[str]) -> None:
+        self.function = function
+        self.since = since
+        self.dtypes = frozenset(dtypes)
+
+
+class Backend(ABC):
+    """One array library on one device."""
+
+    name: str
+    default_mode: str
+    array_type: type[Any]
+    """The class of the backend's arrays; every value of a run is one."""
+    on_host = False
+    """True where the backend's arrays are NumPy arrays, so that nothing ever moves."""
+
+    @abstractmethod
+    def namespace(self, mode: str) -> Namespace:
+        """The namespace that operators of a session in ``mode`` get as ``xp``; Unavailable where there is none."""
+
+    def kernels(self, mode: str) -> Mapping[tuple[str, str], Kernel]:
+        """The native kernels of ``mode``, by operator domain and name."""
+        return {}
+
+    @abstractmethod
+    def from_host(self, array: np.ndarray[Any, Any]) -> Array:
+        """A NumPy array as one of the backend's; the copy is left out where there is no need for one."""
+
+    @abstractmethod
+    def to_host(self, array: Array) -> np.ndarray[Any, Any]:
+        """A backend array as a NumPy array."""
+
+    @abstractmethod
+    def normalise(self, value: Any) -> Any:
+        """What an operator returned, as the backend's arrays: scalars become 0-d arrays, lists keep their items."""
+
+    def running(self) -> AbstractContextManager[Any]:
+        """Entered for the length of each run, in the thread of the run."""
+        return nullcontext()
+
+
+class HostBackend(Backend):
+    """A backend whose arrays are NumPy arrays."""
+
+    default_mode = "exact"
+    array_type = np.ndarray
+    on_host = True
+
+    def from_host(self, array: np.ndarray[Any, Any]) -> Array:
+        return array
+
+    def to_host(self, array: Array) -> np.ndarray[Any, Any]:
+        result: np.ndarray[Any, Any] = array
+        return result
+
+    def normalise(self, value: Any) -> Any:
+        if value is None or isinstance(value, (np.ndarray, dict)):
+            return value
+        if isinstance(value, list):
+            return [self.normalise(item) for item in value]
+        return np.asarray(value)
+
+    def running(self) -> AbstractContextManager[Any]:
+        return np.errstate(all="ignore")
+
+
+class NamespaceCache:
+    """Makes each namespace once, by mode."""
+
+    def __init__(self, **makers: Callable[[], Namespace]) -> None:
+        self._makers = makers
+        self._made: dict[str, Namespace] = {}
+
+    def __call__(self, mode: str) -> Namespace:
+        if mode not in self._makers:
+            raise Unavailable(f"mode {mode!r} is not there yet; the modes are {', '.join(map(repr, self._makers))}")
+        if mode not in self._made:
+            self._made[mode] = self._makers[mode]()
+        return self._made[mode]

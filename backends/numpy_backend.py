@@ -1,0 +1,50 @@
+"""NumPy on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import array_api_compat.numpy as library
+import numpy as np
+
+from onemodel.backends import numpy_cast, numpy_fast, numpy_kernels
+from onemodel.backends.base import HostBackend, Kernel, Namespace, NamespaceCache, build_namespace, numpy_dtype
+from onemodel.backends.exact import exact_namespace
+
+LIBRARY: ModuleType = library
+
+
+def _members() -> dict[str, Any]:
+    """Functions that are native in both modes: they move elements, and compute nothing."""
+    return {
+        "onnx_dtype": numpy_dtype,
+        "to_host": lambda x: x,
+        "from_host": lambda x: x,
+        "host_dtype": np.dtype,
+        "contiguous": np.ascontiguousarray,
+        "windows": numpy_fast.windows,
+        "pad": numpy_fast.pad,
+        "gather": numpy_fast.gather,
+        "convert": numpy_cast.convert,
+        "bitcast": lambda x, dtype: np.ascontiguousarray(x).view(dtype).reshape(x.shape),
+    }
+
+
+class NumpyBackend(HostBackend):
+    """NumPy arrays on the CPU, exact by default."""
+
+    name = "numpy"
+
+    def __init__(self) -> None:
+        self.namespace_of = NamespaceCache(
+            fast=lambda: build_namespace("numpy fast", LIBRARY, _members() | numpy_fast.MEMBERS),
+            exact=lambda: exact_namespace("numpy exact", LIBRARY, _members() | {"convert": numpy_cast.convert_exact}),
+        )
+
+    def namespace(self, mode: str) -> Namespace:
+        return self.namespace_of(mode)
+
+    def kernels(self, mode: str) -> Mapping[tuple[str, str], Kernel]:
+        return numpy_kernels.FAST if mode == "fast" else {}

@@ -1,0 +1,201 @@
+"""Casts between all of ONNX's element types on NumPy, ml_dtypes' narrow types and strings included."""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from onemodel.backends.base import numpy_dtype
+
+Array = np.ndarray[Any, Any]
+
+_SMALL_INTEGERS = {"int2": 2, "int4": 4, "uint2": 2, "uint4": 4}
+"""Bits of the integers that NumPy has only by ml_dtypes."""
+_SATURABLE = frozenset({"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"})
+_SPECIAL = {"nan": np.nan, "inf": np.inf, "+inf": np.inf, "-inf": -np.inf}
+
+
+def convert(x: Array, code: int, /, *, saturate: bool | str = True, round_mode: str = "up") -> Array:
+    """See ``extension.convert``; every type of ONNX, each conversion rounded once."""
+    target = numpy_dtype(code)
+    if x.dtype == target:
+        return x
+    if x.dtype.kind == "O":
+        return _parsed(x, target, code, saturate, round_mode)
+    x = _native(x)
+    if target.kind == "O":
+        return _written(x)
+    if target.kind == "b":
+        return np.asarray(x != 0)
+    if target.name in _SMALL_INTEGERS:
+        return _small_integers(x, target)
+    if target.kind in "iu":
+        return _integers(x, target) if x.dtype.kind == "f" else x.astype(target)
+    if target.kind == "f" and target.name in ("float16", "float32", "float64"):
+        return x.astype(target)
+    if target.name == "float8_e8m0fnu":
+        return _exponents(x, bool(saturate), round_mode).astype(np.uint8).view(target)
+    x = odd_float32(x)
+    if saturate and target.name in _SATURABLE:
+        most = np.float32(ml_dtypes.finfo(target).max)
+        x = np.clip(np.where(np.isinf(x), np.float32(np.nan), x) if saturate == "finite" else x, -most, most)
+    return np.asarray(x.astype(target))
+
+
+def convert_exact(x: Array, code: int, /, *, saturate: bool | str = True, round_mode: str = "up") -> Array:
+    """``convert`` with one NaN: which payload survives a narrowing cast depends on the machine."""
+    target = numpy_dtype(code)
+    if target.kind in "fV" and target.itemsize < x.dtype.itemsize and x.dtype.kind in "fV":
+        wrong = np.isnan(x)
+        if wrong.any():
+            x = np.where(wrong, np.asarray(np.nan, dtype=x.dtype), x)
+    return convert(x, code, saturate=saturate, round_mode=round_mode)
+
+
+def _native(x: Array) -> Array:
+    """x in a type of NumPy's own that holds all its values."""
+    if x.dtype.name in _SMALL_INTEGERS:
+        return x.astype(np.int8)
+    return x if x.dtype.kind in "biu" or x.dtype.name in ("float16", "float32", "float64") else x.astype(np.float32)
+
+
+def _integers(x: Array, target: np.dtype[Any]) -> Array:
+    """Floats truncated toward zero; beyond the range its nearest end, NaN 0."""
+    if x.dtype == np.float16:
+        x = x.astype(np.float32)
+    limits = np.iinfo(target)
+    least, above = x.dtype.type(limits.min), x.dtype.type(2.0 ** (limits.bits - (limits.min < 0)))
+    inside = ((x >= least) if limits.min else (x > -1)) & (x < above)
+    if inside.all():
+        return x.astype(target)
+    result = np.where(inside, x, x.dtype.type(0)).astype(target)
+    result = np.where(x >= above, target.type(limits.max), result)
+    return np.where(x < least, target.type(limits.min), result)
+
+
+def _small_integers(x: Array, target: np.dtype[Any]) -> Array:
+    """Integers of 2 and 4 bits: truncated, then the higher bits dropped; infinities go to the ends, NaN to 0."""
+    span = 2 ** _SMALL_INTEGERS[target.name]
+    signed = not target.name.startswith("u")
+    if x.dtype.kind == "f":
+        infinite = np.isinf(x)
+        ends = np.where(x > 0, span // 2 - 1 if signed else span - 1, -span // 2 if signed else 0)
+        whole = np.where(infinite, ends, np.nan_to_num(np.fmod(np.trunc(x), span))).astype(np.int8)
+    else:
+        whole = x.astype(np.uint8).view(np.int8)
+    whole &= np.int8(span - 1)
+    return np.where(whole < span // 2, whole, whole - np.int8(span)).astype(target) if signed else whole.astype(target)
+
+
+def odd_float32(x: Array) -> Array:
+    """x as float32 *rounded to odd*: where inexact, the neighbour whose last bit is 1.
+
+    Rounding that once more to any narrower type gives what one rounding of x gives.
+    """
+    if x.dtype.kind in "iu" and x.dtype.itemsize == 8:
+        # Beyond 2^53 the lower 12 bits matter only in whether one of them is set.
+        magnitude = np.where(x < 0, np.negative(x.view(np.uint64)), x.view(np.uint64)) if x.dtype.kind == "i" else x
+        kept = magnitude >> np.uint64(12) | ((magnitude & np.uint64(0xFFF)) != 0).astype(np.uint64)
+        wide = np.where(magnitude >> np.uint64(53) != 0, kept.astype(np.float64) * 4096.0, magnitude.astype(np.float64))
+        x = np.where(x < 0, -wide, wide)
+    elif x.dtype.kind in "iu" and x.dtype.itemsize == 4:
+        x = x.astype(np.float64)
+    if x.dtype != np.float64:
+        return x.astype(np.float32, copy=False)
+    nearest = x.astype(np.float32)
+    back = nearest.astype(np.float64)
+    inexact = (back != x) & ~np.isnan(x)
+    bits = np.asarray(nearest).view(np.int32) - (inexact & (np.abs(back) > np.abs(x)))
+    return np.asarray((bits | inexact).astype(np.int32)).view(np.float32)
+
+
+def _exponents(x: Array, saturate: bool, round_mode: str) -> Array:
+    """The codes of float8e8m0: 0 to 254 for 2^-127 to 2^127, 255 for NaN. The sign is ignored."""
+    wide = np.abs(odd_float32(x).astype(np.float64) if x.dtype.kind in "iu" else x.astype(np.float64))
+    fraction, exponent = np.frexp(wide)
+    match round_mode:
+        case "up":
+            more = fraction > 0.5
+        case "down":
+            more = np.zeros(wide.shape, np.bool_)
+        case "nearest":
+            more = fraction >= 0.75
+        case _:
+            raise ValueError(f"round_mode is {round_mode!r}; it must be 'up', 'down' or 'nearest'")
+    codes = np.where(wide > 0, exponent + 126 + more, 0)
+    codes = np.where(np.isinf(wide), 254, np.clip(codes, 0, 254))
+    outside = (wide > 2.0**127) | (wide < 2.0**-127)
+    return np.where(np.isnan(wide) | (outside & (not saturate)), 255, codes)
+
+
+# Text
+
+
+def _written(x: Array) -> Array:
+    """Numbers as text: plain notation, the fewest digits that read back as the same number, NaN, INF and -INF."""
+    result = np.empty(x.shape, object)
+    result.reshape(-1)[:] = [_text(value) for value in x.reshape(-1)]
+    return result
+
+
+def _text(value: Any) -> str:
+    if value.dtype.kind != "f":
+        return str(int(value))
+    if np.isfinite(value):
+        return np.format_float_positional(value, unique=True, trim="-")
+    return "NaN" if np.isnan(value) else "INF" if value > 0 else "-INF"
+
+
+def _parsed(x: Array, target: np.dtype[Any], code: int, saturate: bool | str, round_mode: str) -> Array:
+    """Text as numbers: Python's literals but for underscores, INF and NaN in any case."""
+    texts = [str(text).strip() for text in x.reshape(-1)]
+    if target.kind == "b":
+        values = [_truth(text) for text in texts]
+        return np.array(values, np.bool_).reshape(x.shape)
+    if target.kind in "iu":
+        limits = np.iinfo(target)
+        whole = [min(max(_whole(text), int(limits.min)), int(limits.max)) for text in texts]
+        return np.array(whole, target).reshape(x.shape)
+    if target.name in _SMALL_INTEGERS:
+        return convert(convert(x, 7), code)
+    odd = target.name != "float64"
+    numbers = np.array([_number(text, odd=odd) for text in texts], np.float64).reshape(x.shape)
+    return numbers if not odd else convert(numbers, code, saturate=saturate, round_mode=round_mode)
+
+
+def _number(text: str, *, odd: bool) -> float:
+    """The float64 of a literal; with ``odd`` rounded to odd, so that it can be rounded once more."""
+    special = _SPECIAL.get(text.lower())
+    if special is not None:
+        return special
+    try:
+        if "_" in text:
+            raise ValueError
+        value = float(text)
+        if not odd or value == 0 or np.isinf(value) or np.isnan(value):
+            return value
+        rest = Fraction(Decimal(text)) - Fraction(value)
+    except (ValueError, InvalidOperation):
+        raise ValueError(f"{text!r} is not a number") from None
+    if rest == 0 or np.float64(value).view(np.int64) & 1:
+        return value
+    return float(np.nextafter(value, np.inf if rest > 0 else -np.inf))
+
+
+def _whole(text: str) -> int:
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if digits.isascii() and digits.isdigit():
+        return int(text)
+    value = _number(text, odd=False)
+    if np.isfinite(value):
+        return int(value)
+    return 0 if np.isnan(value) else 2**64 if value > 0 else -(2**64)
+
+
+def _truth(text: str) -> bool:
+    word = text.lower()
+    return word == "true" or (word != "false" and _number(text, odd=False) != 0)
