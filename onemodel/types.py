@@ -1,0 +1,127 @@
+"""Value types, written as ONNX writes them: ``tensor(float)``, ``seq(tensor(int64))``, ``optional(tensor(float))``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypeGuard
+
+import numpy as np
+import onnx_ir as ir
+from onnx import TensorProto, TypeProto
+from onnx.helper import make_optional_type_proto, make_sequence_type_proto, make_tensor_type_proto
+
+from onemodel.backends.base import numpy_dtype
+
+_CODES: Mapping[str, int] = {
+    name.lower(): code for name, code in TensorProto.DataType.items() if code != TensorProto.UNDEFINED
+}
+_NAMES = {code: name for name, code in _CODES.items()}
+
+TYPE_KEY = "onnx.type"
+"""Metadata of a value whose type onnx_ir has no class for: the type's name, ``"map(int64,tensor(float))"``."""
+
+HALVES = ("tensor(float16)", "tensor(bfloat16)")
+
+
+def tensor(code: int) -> str:
+    """The type of a tensor with ONNX element type ``code``."""
+    return f"tensor({_NAMES[code]})"
+
+
+def inner(value_type: str) -> str:
+    """What stands in the outermost brackets: ``seq(tensor(float))`` gives ``tensor(float)``."""
+    return value_type[value_type.index("(") + 1 : -1]
+
+
+def is_tensor(value_type: str | None) -> TypeGuard[str]:
+    return value_type is not None and value_type.startswith("tensor(")
+
+
+@cache
+def code_of(value_type: str) -> int:
+    """The ONNX element type code of a tensor type."""
+    return _CODES[inner(value_type)]
+
+
+@cache
+def dtype_of(value_type: str) -> np.dtype[Any]:
+    """NumPy's dtype for a tensor type; ml_dtypes' where NumPy has none, object for strings."""
+    return numpy_dtype(code_of(value_type))
+
+
+@cache
+def of_dtype(dtype: np.dtype[Any]) -> str:
+    """The tensor type with this NumPy dtype; text and objects are strings."""
+    if dtype.kind in "OUST":
+        return "tensor(string)"
+    for code in _NAMES:
+        if code != TensorProto.STRING and numpy_dtype(code) == dtype:
+            return tensor(code)
+    raise TypeError(f"ONNX has no element type for {dtype}")
+
+
+def of_proto(proto: TypeProto) -> str | None:
+    """A TypeProto as text; None where it says nothing."""
+    match proto.WhichOneof("value"):
+        case "tensor_type":
+            code = proto.tensor_type.elem_type
+            return tensor(code) if code in _NAMES else None
+        case "sequence_type":
+            item = of_proto(proto.sequence_type.elem_type)
+            return None if item is None else f"seq({item})"
+        case "optional_type":
+            item = of_proto(proto.optional_type.elem_type)
+            return None if item is None else f"optional({item})"
+        case "map_type":
+            item = of_proto(proto.map_type.value_type)
+            return None if item is None else f"map({_NAMES[proto.map_type.key_type]},{item})"
+    return None
+
+
+def to_proto(value_type: str, shape: tuple[int | None, ...] | None = None) -> TypeProto:
+    """The TypeProto of a type's text."""
+    kind, _, rest = value_type.partition("(")
+    rest = rest[:-1]
+    match kind:
+        case "tensor":
+            return make_tensor_type_proto(_CODES[rest], shape)
+        case "seq":
+            return make_sequence_type_proto(to_proto(rest))
+        case "optional":
+            return make_optional_type_proto(to_proto(rest))
+        case "map":
+            key, _, item = rest.partition(",")
+            proto = TypeProto()
+            proto.map_type.key_type = _CODES[key]
+            proto.map_type.value_type.CopyFrom(to_proto(item))
+            return proto
+    raise ValueError(f"{value_type!r} is not an ONNX type")
+
+
+def of_value(value: ir.Value) -> str | None:
+    """The type that the model declares for a value; None where it declares none."""
+    if value.type is None:
+        return value.metadata_props.get(TYPE_KEY)
+    return of_ir(value.type)
+
+
+def of_ir(value_type: Any) -> str | None:
+    """The same for an onnx_ir type."""
+    if isinstance(value_type, ir.SequenceType):
+        item = of_ir(value_type.elem_type)
+        return None if item is None else f"seq({item})"
+    if isinstance(value_type, ir.OptionalType):
+        item = of_ir(value_type.elem_type)
+        return None if item is None else f"optional({item})"
+    if isinstance(value_type, ir.TensorType):
+        code = int(value_type.dtype)
+        return tensor(code) if code in _NAMES else None
+    return None
+
+
+def shape_of(value: ir.Value) -> tuple[int | str | None, ...] | None:
+    """The shape that the model declares: numbers, names of symbolic dimensions, None; None where there is no shape."""
+    if value.shape is None:
+        return None
+    return tuple(dim if isinstance(dim, int) else dim.value for dim in value.shape)
