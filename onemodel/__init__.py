@@ -1,0 +1,43 @@
+"""Run ONNX models in Python: exact or fast, on NumPy or CuPy."""
+
+from pathlib import Path as _Path
+
+# In a checkout ``ops`` and ``backends`` stand beside this folder, in a wheel they lie inside it.
+_HERE = _Path(__file__).resolve().parent
+if not (_HERE / "ops").is_dir():
+    __path__.append(str(_HERE.parent))
+
+from onemodel.config import Limits, SessionConfig
+from onemodel.errors import (
+    BackendError,
+    ExecutionError,
+    InexactOperatorError,
+    InputError,
+    LimitError,
+    ModelError,
+    OneModelError,
+    UnsupportedOperatorError,
+)
+from onemodel.ops.registry import operator
+from onemodel.session import Session
+
+__version__ = "0.1.0"
+EXACT_REVISION = 1
+"""Raised by every change of any bit that exact mode returns."""
+
+__all__ = [
+    "EXACT_REVISION",
+    "BackendError",
+    "ExecutionError",
+    "InexactOperatorError",
+    "InputError",
+    "LimitError",
+    "Limits",
+    "ModelError",
+    "OneModelError",
+    "Session",
+    "SessionConfig",
+    "UnsupportedOperatorError",
+    "__version__",
+    "operator",
+]

@@ -1,0 +1,197 @@
+"""What the schema of an operator version says: attributes, counts, and the types of a node's outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from inspect import Parameter
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx import defs, helper, numpy_helper
+from onnx.shape_inference import InferenceError, infer_node_outputs
+
+from onemodel.errors import ModelError
+from onemodel.ops.registry import Operator
+from onemodel.program import NodeInfo
+from onemodel.types import dtype_of, is_tensor, of_proto, to_proto
+
+Option = defs.OpSchema.FormalParameterOption
+
+
+@cache
+def schema_of(domain: str, name: str, opset: int) -> defs.OpSchema | None:
+    """ONNX's schema of ``domain::name`` at ``opset``; None where it has none."""
+    try:
+        return defs.get_schema(name, opset, domain)
+    except defs.SchemaError:
+        return None
+
+
+def expanded(parameters: Sequence[Any], count: int) -> list[Any]:
+    """One formal parameter per actual one: the last, variadic one repeats."""
+    if count <= len(parameters):
+        return list(parameters[:count])
+    return [*parameters, *[parameters[-1]] * (count - len(parameters))] if parameters else []
+
+
+def check_node(schema: defs.OpSchema, node: ir.Node, info: NodeInfo, given: Sequence[str]) -> None:
+    """Refuse attributes that this version of the operator lacks or misses, and wrong numbers of inputs and outputs."""
+    unknown = sorted(set(given) - set(schema.attributes))
+    if unknown:
+        known = ", ".join(sorted(schema.attributes)) or "none"
+        raise ModelError(
+            f"{info} has the attribute {', '.join(map(repr, unknown))}, which this version (since opset "
+            f"{schema.since_version}) does not have; its attributes: {known}"
+        )
+    missing = sorted(name for name, attribute in schema.attributes.items() if attribute.required and name not in given)
+    if missing:
+        raise ModelError(f"{info} lacks the attribute {', '.join(map(repr, missing))}, which is required")
+    for kind, count, least, most in (
+        ("inputs", len(node.inputs), schema.min_input, schema.max_input),
+        ("outputs", len(node.outputs), schema.min_output, schema.max_output),
+    ):
+        if not least <= count <= most:
+            bounds = str(least) if least == most else f"{least} to {most}" if most < 2**31 - 1 else f"{least} or more"
+            raise ModelError(f"{info} has {count} {kind}; this version takes {bounds}")
+
+
+def check_entry(entry: Operator, node: ir.Node, info: NodeInfo, given: Sequence[str]) -> None:
+    """The same for an operator that has no schema: its function's signature is the measure."""
+    unknown = sorted(set(given) - set(entry.attributes))
+    if unknown:
+        known = ", ".join(sorted(entry.attributes)) or "none"
+        raise ModelError(
+            f"{info} has the attribute {', '.join(map(repr, unknown))}, which "
+            f"{entry.function.__qualname__} does not take; its attributes: {known}"
+        )
+    missing = sorted(
+        name for name, default in entry.attributes.items() if default is Parameter.empty and name not in given
+    )
+    if missing:
+        raise ModelError(f"{info} lacks the attribute {', '.join(map(repr, missing))}, which is required")
+    count = len(node.inputs)
+    if count < entry.required or (entry.variadic is None and count > len(entry.inputs)):
+        raise ModelError(
+            f"{info} has {count} inputs; {entry.function.__qualname__} takes {entry.required} to {len(entry.inputs)}"
+        )
+
+
+def check_types(schema: defs.OpSchema, info: NodeInfo, types: Sequence[str | None]) -> dict[str, str]:
+    """Refuse input types that the operator version does not take; returns what its type variables stand for."""
+    allowed = {constraint.type_param_str: constraint.allowed_type_strs for constraint in schema.type_constraints}
+    bound: dict[str, str] = {}
+    for formal, value_type in zip(expanded(schema.inputs, len(types)), types, strict=True):
+        if value_type is None:
+            continue
+        variable = formal.type_str
+        options = allowed.get(variable, [variable])
+        if value_type not in options:
+            raise ModelError(
+                f"{info}: input {formal.name!r} is {value_type}; this version (since opset {schema.since_version}) "
+                f"takes {', '.join(sorted(options))}"
+            )
+        if formal.option == Option.Variadic and not formal.is_homogeneous:
+            continue
+        if bound.setdefault(variable, value_type) != value_type:
+            raise ModelError(
+                f"{info}: input {formal.name!r} is {value_type}, but must be {bound[variable]} like the others"
+            )
+    return bound
+
+
+def output_types(
+    schema: defs.OpSchema,
+    node: ir.Node,
+    attributes: Mapping[str, ir.Attr],
+    info: NodeInfo,
+    types: Sequence[str | None] | None,
+    bound: Mapping[str, str],
+) -> list[str | None]:
+    """The types of a node's outputs: from the schema's type variables, else from ONNX's own inference.
+
+    Args:
+        schema, node, attributes, info: the node and its operator version.
+        types: the inputs' types, None for an omitted one; None where some are not known.
+        bound: what the schema's type variables stand for.
+    """
+    allowed = {constraint.type_param_str: constraint.allowed_type_strs for constraint in schema.type_constraints}
+    result: list[str | None] = []
+    for formal in expanded(schema.outputs, len(node.outputs)):
+        options = allowed.get(formal.type_str, [formal.type_str])
+        variadic = formal.option == Option.Variadic and not formal.is_homogeneous
+        if formal.type_str in bound and not variadic:
+            result.append(bound[formal.type_str])
+        elif len(options) == 1:
+            result.append(options[0])
+        else:
+            result.append(None)
+    if None in result and types is not None:
+        inferred = _infer(schema, node, attributes, info, {i: to_proto(t) for i, t in enumerate(types) if t}, {})
+        result = [known or (of_proto(proto) if proto else None) for known, proto in zip(result, inferred, strict=True)]
+    return result
+
+
+def predicted_bytes(
+    schema: defs.OpSchema,
+    node: ir.Node,
+    attributes: Mapping[str, ir.Attr],
+    info: NodeInfo,
+    values: Sequence[Any],
+    types: Sequence[str | None],
+) -> int | None:
+    """The bytes of the largest output of a node on constant inputs, before it is computed; None where unknown."""
+    protos, data = {}, {}
+    for i, (value, value_type) in enumerate(zip(values, types, strict=True)):
+        if isinstance(value, np.ndarray) and value_type is not None and is_tensor(value_type):
+            protos[i] = to_proto(value_type, value.shape)
+            if value.size <= 1024 and value.dtype != object:
+                data[i] = numpy_helper.from_array(value)
+    sizes = []
+    for proto in _infer(schema, node, attributes, info, protos, data):
+        value_type = None if proto is None else of_proto(proto)
+        if proto is None or value_type is None or not is_tensor(value_type) or not proto.tensor_type.HasField("shape"):
+            return None
+        size = dtype_of(value_type).itemsize
+        for dim in proto.tensor_type.shape.dim:
+            if not dim.HasField("dim_value"):
+                return None
+            size *= dim.dim_value
+        sizes.append(size)
+    return max(sizes, default=None)
+
+
+def node_proto(node: ir.Node, attributes: Mapping[str, ir.Attr], info: NodeInfo) -> onnx.NodeProto:
+    """The node as a proto, its references to function attributes resolved, inputs and outputs named by position."""
+    proto = helper.make_node(
+        info.op_type,
+        ["" if value is None else f"i{i}" for i, value in enumerate(node.inputs)],
+        [f"o{i}" if value.name else "" for i, value in enumerate(node.outputs)],
+        domain=info.domain,
+    )
+    proto.attribute.extend(ir.serde.serialize_attribute(attribute) for attribute in attributes.values())
+    return proto
+
+
+def _infer(
+    schema: defs.OpSchema,
+    node: ir.Node,
+    attributes: Mapping[str, ir.Attr],
+    info: NodeInfo,
+    protos: Mapping[int, onnx.TypeProto],
+    data: Mapping[int, onnx.TensorProto],
+) -> list[onnx.TypeProto | None]:
+    """ONNX's inference for one node; None for each output that it says nothing of."""
+    try:
+        found = infer_node_outputs(
+            schema,
+            node_proto(node, attributes, info),
+            {f"i{i}": proto for i, proto in protos.items()},
+            {f"i{i}": tensor for i, tensor in data.items()},
+            opset_imports=[helper.make_opsetid(info.domain, info.opset)],
+        )
+    except (InferenceError, RuntimeError, ValueError, IndexError):
+        return [None] * len(node.outputs)
+    return [found.get(f"o{i}") for i in range(len(node.outputs))]

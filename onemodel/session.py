@@ -1,0 +1,406 @@
+"""A model ready to run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import array_api_compat
+import numpy as np
+import threadpoolctl
+
+from onemodel import loader, types
+from onemodel.backends import get_backend
+from onemodel.backends.base import Unavailable
+from onemodel.config import SessionConfig
+from onemodel.errors import BackendError, InputError
+from onemodel.plan import Planner
+from onemodel.program import Program
+
+
+@dataclass(frozen=True)
+class NodeArg:
+    """An input or output of a model.
+
+    Attributes:
+        name: its name in the graph.
+        type: its ONNX type, such as ``"tensor(float)"``; None where the model declares none.
+        shape: per dimension a number, the name of a symbolic dimension, or None; None where the model declares no
+            shape.
+    """
+
+    name: str
+    type: str | None
+    shape: tuple[int | str | None, ...] | None
+
+
+@dataclass(frozen=True)
+class ModelMetadata:
+    """What a model says of itself; the names are ONNX Runtime's."""
+
+    producer_name: str
+    graph_name: str
+    domain: str
+    description: str
+    graph_description: str
+    version: int
+    custom_metadata_map: Mapping[str, str]
+
+
+class Session:
+    """A model ready to run on one backend in one mode.
+
+    Args:
+        model: a path, bytes, a binary file object, or an ``onnx.ModelProto``.
+        config: how to compute; see ``SessionConfig``.
+        folder: where external data lies, for a model that does not come from a path.
+        external_data: external data by location, preferred over the folder.
+        **options: single options of ``SessionConfig``, over those of ``config``.
+
+    Attributes:
+        config: the configuration as given.
+        mode: ``"exact"`` or ``"fast"``.
+        backend: the name of the backend.
+
+    Raises:
+        ModelError: the model is not valid, or cannot be read.
+        UnsupportedOperatorError: it has operators that nothing defines; all are named.
+        InexactOperatorError: the session is exact and some operators have no exact result; all are named.
+        BackendError: the backend or device is not there.
+        LimitError: the model is beyond ``config.limits``.
+        InputError: an option is not valid.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        config: SessionConfig | None = None,
+        *,
+        folder: Any = None,
+        external_data: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        unknown = sorted(set(options) - set(SessionConfig.names()))
+        if unknown:
+            known = ", ".join(SessionConfig.names())
+            raise InputError(f"Session has no option {', '.join(map(repr, unknown))}; its options are {known}")
+        config = config or SessionConfig()
+        self.config = replace(config, **options) if options else config
+        self._loaded = loader.load(model, folder=folder, external_data=external_data, limits=self.config.limits)
+        try:
+            self._backend = get_backend(self.config.backend, self.config.device)
+            self.mode = self.config.mode or self._backend.default_mode
+            self._planner = Planner(
+                self._loaded.model, self._loaded.opset_imports, self.config, self._backend, self.mode
+            )
+        except Unavailable as error:
+            raise BackendError(str(error)) from error
+        self.backend = self._backend.name
+        self._lock = threading.Lock()
+        self._programs: dict[tuple[frozenset[str], tuple[str, ...]], Program] = {}
+        self._program(frozenset(), ())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        model, folder, external_data = self._loaded.serialize()
+        return _restore, (type(self), model, self.config, folder, external_data)
+
+    def __repr__(self) -> str:
+        return f"<onemodel.Session of {self._graph.name!r}: {self.backend}, {self.mode}>"
+
+    # Questions, as ONNX Runtime answers them
+
+    @property
+    def _graph(self) -> Any:
+        return self._loaded.model.graph
+
+    def get_inputs(self) -> list[NodeArg]:
+        """The inputs that every run must feed."""
+        return list(self._inputs.values())
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """The initializers that a run may feed in place of their value."""
+        return list(self._overridable.values())
+
+    def get_outputs(self) -> list[NodeArg]:
+        """The outputs, in the order in which ``run(None, ...)`` returns them."""
+        return [_node_arg(value) for value in self._graph.outputs]
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """What the model says of itself."""
+        model = self._loaded.model
+        return ModelMetadata(
+            model.producer_name or "",
+            self._graph.name or "",
+            model.domain or "",
+            model.doc_string or "",
+            self._graph.doc_string or "",
+            model.model_version or 0,
+            dict(model.metadata_props),
+        )
+
+    def get_providers(self) -> list[str]:
+        """The backend and mode, in the place of ONNX Runtime's execution providers."""
+        return [f"{self.backend}:{self.mode}"]
+
+    def memory(self) -> dict[str, int]:
+        """Bytes that the session holds between runs: ``constants``, weights and folded values together."""
+        program = self._program(frozenset(), ())
+        sizes = {id(value): getattr(value, "nbytes", 0) for value in program.template if value is not None}
+        return {"constants": sum(sizes.values())}
+
+    @cached_property
+    def _inputs(self) -> dict[str, NodeArg]:
+        initializers = self._graph.initializers
+        return {value.name: _node_arg(value) for value in self._graph.inputs if value.name not in initializers}
+
+    @cached_property
+    def _overridable(self) -> dict[str, NodeArg]:
+        return {name: _node_arg(self._graph.initializers[name]) for name in sorted(loader.overridable(self._loaded))}
+
+    # Runs
+
+    def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any], run_options: Any = None) -> list[Any]:
+        """Run the model.
+
+        Args:
+            output_names: which values to return: outputs or any intermediate value of the main graph; None is all
+                outputs.
+            feeds: an array for each input, by name: NumPy's, or anything with DLPack or ``__array__``. The dtype, rank
+                and fixed dimensions must be the model's. Initializers that the model lists as inputs may be fed too. A
+                sequence is a list, an empty optional None.
+            run_options: taken for the sake of ONNX Runtime's signature; must be None.
+
+        Returns:
+            the values, in the order of ``output_names``.
+
+        Raises:
+            InputError: a feed or an output name does not fit the model.
+            ExecutionError: a node failed.
+        """
+        if run_options is not None:
+            raise InputError("run_options must be None; a session's options are those of SessionConfig")
+        return self._run(None if output_names is None else tuple(output_names), feeds)
+
+    def __call__(self, **feeds: Any) -> dict[str, Any]:
+        """Run the model on ``feeds``, an array for each input by name; returns all outputs by name."""
+        names = tuple(output.name for output in self.get_outputs())
+        return dict(zip(names, self._run(None, feeds), strict=True))
+
+    def _run(self, names: tuple[str, ...] | None, feeds: Mapping[str, Any]) -> list[Any]:
+        if not isinstance(feeds, Mapping):
+            raise InputError(f"feeds is a {type(feeds).__name__}; it must be a mapping of input names to arrays")
+        self._check_names(feeds)
+        fed = frozenset(name for name in feeds if name not in self._inputs)
+        outputs = tuple(value.name for value in self._graph.outputs)
+        extra = () if names is None else tuple(sorted({name for name in names if name not in outputs}))
+        if strange := [name for name in extra if name not in self._value_names]:
+            raise InputError(
+                f"the model's main graph has no value {', '.join(map(repr, strange))}; its outputs are {_names(outputs)}"
+            )
+        program = self._program(fed, extra)
+        order = [*self._inputs, *(name for name in self._overridable_order if name in fed)]
+        arrays = [_feed(self._inputs.get(name) or self._overridable[name], feeds[name]) for name in order]
+        with self._backend.running(), self._thread_limit():
+            inputs = [
+                _moved(array, self._backend.from_host) if slot is not None and not self._backend.on_host else array
+                for array, slot in zip(arrays, program.inputs, strict=True)
+            ]
+            results = self._execute(program, inputs, arrays)
+        if names is not None:
+            by_name = dict(zip((*outputs, *extra), results, strict=True))
+            results = [by_name[name] for name in names]
+        return self._exported(results, arrays, feeds)
+
+    def _execute(self, program: Program, inputs: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
+        slots = program.template.copy()
+        for slot, value in zip(program.inputs, inputs, strict=True):
+            if slot is not None:
+                slots[slot] = value
+        for slot, value in zip(program.host_inputs, arrays, strict=True):
+            if slot is not None:
+                slots[slot] = value
+        program.execute(slots)
+        return [slots[slot] for slot in program.outputs]
+
+    @cached_property
+    def _overridable_order(self) -> list[str]:
+        """Overridable initializers in the order of the program's inputs."""
+        listed = [value.name for value in self._graph.inputs if value.name in self._overridable]
+        return listed + [name for name in self._graph.initializers if name in self._overridable and name not in listed]
+
+    def _program(self, fed: frozenset[str], extra: tuple[str, ...]) -> Program:
+        key = fed, extra
+        with self._lock:
+            if key not in self._programs:
+                self._programs[key] = self._planner.plan(fed, extra)
+            return self._programs[key]
+
+    @cached_property
+    def _value_names(self) -> set[str]:
+        graph = self._graph
+        made = {value.name for node in graph for value in node.outputs if value.name}
+        return made | {value.name for value in graph.inputs} | set(graph.initializers)
+
+    def _check_names(self, feeds: Mapping[str, Any]) -> None:
+        unknown = sorted(name for name in feeds if name not in self._inputs and name not in self._overridable)
+        if unknown:
+            raise InputError(
+                f"the model has no input {', '.join(map(repr, unknown))}; its inputs are {_names(self._inputs)}"
+            )
+        missing = [name for name in self._inputs if name not in feeds]
+        if missing:
+            raise InputError(
+                f"no feed for the input {', '.join(map(repr, missing))}; the inputs are {_names(self._inputs)}"
+            )
+
+    def _thread_limit(self) -> Any:
+        if self.config.threads is None:
+            return nullcontext()
+        return threadpoolctl.threadpool_limits(self.config.threads, user_api="blas")
+
+    def _exported(self, results: Sequence[Any], arrays: Sequence[Any], feeds: Mapping[str, Any]) -> list[Any]:
+        """The results as the caller gets them: no views of constants, feeds or one another."""
+        if self.config.outputs == "backend" and not self._backend.on_host:
+            return list(results)
+        kept = [array for array in arrays if isinstance(array, np.ndarray)]
+        exported = []
+        for result in results:
+            array = _moved(result, self._backend.to_host)
+            if isinstance(array, np.ndarray):
+                if not array.flags.writeable or any(np.may_share_memory(array, other) for other in kept):
+                    array = array.copy()
+                kept.append(array)
+            elif isinstance(array, list):
+                array = [item.copy() if isinstance(item, np.ndarray) else item for item in array]
+            exported.append(array)
+        if self.config.outputs == "feeds":
+            library = _library(feeds.values())
+            if library is not None:
+                return [_moved(array, lambda a: _to_library(a, library)) for array in exported]
+        return exported
+
+
+def _restore(
+    session: type[Session], model: bytes, config: SessionConfig, folder: Any, external_data: Mapping[str, Any] | None
+) -> Session:
+    return session(model, config, folder=folder, external_data=external_data)
+
+
+def _node_arg(value: Any) -> NodeArg:
+    declared = types.of_value(value)
+    shape = types.shape_of(value)
+    if value.const_value is not None:
+        declared = declared or types.tensor(int(value.const_value.dtype))
+        shape = tuple(value.const_value.shape)
+    return NodeArg(value.name, declared, shape)
+
+
+def _names(inputs: Iterable[str]) -> str:
+    return ", ".join(map(repr, inputs)) or "none"
+
+
+def _moved(value: Any, move: Any) -> Any:
+    if isinstance(value, list):
+        return [_moved(item, move) for item in value]
+    return value if value is None or isinstance(value, dict) else move(value)
+
+
+def _feed(expected: NodeArg, given: Any) -> Any:
+    """One feed as NumPy arrays, checked against what the model declares."""
+    return _checked(f"input {expected.name!r}", expected.type, expected.shape, given)
+
+
+def _checked(what: str, declared: str | None, shape: Sequence[int | str | None] | None, given: Any) -> Any:
+    kind = (declared or "").partition("(")[0]
+    if kind == "optional":
+        return None if given is None else _checked(what, types.inner(declared or ""), shape, given)
+    if kind == "seq":
+        if not isinstance(given, (list, tuple)):
+            raise InputError(f"{what} expects {declared}, a list; got {_what(given)}")
+        item = types.inner(declared or "")
+        return [_checked(f"{what}[{i}]", item, None, value) for i, value in enumerate(given)]
+    if kind == "map":
+        if not isinstance(given, Mapping):
+            raise InputError(f"{what} expects {declared}, a dict; got {_what(given)}")
+        return dict(given)
+    array = _to_numpy(what, declared, given)
+    if declared is not None:
+        expected = types.dtype_of(declared)
+        if expected.kind == "O":
+            array = _strings(what, array)
+        elif array.dtype != expected:
+            raise InputError(f"{what} expects {declared}, dtype {expected.name}; got dtype {array.dtype.name}")
+    if shape is not None:
+        if array.ndim != len(shape):
+            raise InputError(
+                f"{what} expects {len(shape)} dimensions {_shape(shape)}; got {array.ndim}, shape {_shape(array.shape)}"
+            )
+        for axis, (size, fixed) in enumerate(zip(array.shape, shape, strict=True)):
+            if isinstance(fixed, int) and size != fixed:
+                raise InputError(
+                    f"{what} expects shape {_shape(shape)}; got {_shape(array.shape)}, which differs at axis {axis}: "
+                    f"{size}, not {fixed}"
+                )
+    return array
+
+
+def _to_numpy(what: str, declared: str | None, given: Any) -> np.ndarray[Any, Any]:
+    if isinstance(given, np.ndarray):
+        return given
+    if not hasattr(given, "__dlpack__") and not hasattr(given, "__array__"):
+        raise InputError(
+            f"{what} expects {declared or 'an array'}; got {_what(given)}: pass an array (NumPy's, or one with DLPack "
+            "or __array__)"
+        )
+    readers = [np.from_dlpack] * hasattr(given, "__dlpack__") + [np.asarray] * hasattr(given, "__array__")
+    failures: list[Exception] = []
+    for read in [np.asarray] if isinstance(given, np.generic) else readers:
+        try:
+            return read(given)
+        except Exception as error:  # noqa: BLE001 - other libraries raise what they like
+            failures.append(error)
+    raise InputError(f"{what}: {_what(given)} cannot be read on the host: {failures[-1]}") from failures[-1]
+
+
+def _strings(what: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if array.dtype.kind == "S":
+        return np.char.decode(array, "utf-8").astype(object)
+    if array.dtype.kind in "UT":
+        return array.astype(object)
+    if array.dtype != object:
+        raise InputError(f"{what} expects tensor(string), an array of str; got dtype {array.dtype.name}")
+    for item in array.reshape(-1):
+        if not isinstance(item, str):
+            raise InputError(f"{what} expects tensor(string), an array of str; it holds a {type(item).__name__}")
+    return array
+
+
+def _shape(shape: Sequence[int | str | None]) -> str:
+    return "[" + ", ".join("?" if dim is None else str(dim) for dim in shape) + "]"
+
+
+def _what(value: Any) -> str:
+    name = type(value).__name__
+    return "None" if value is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
+def _library(values: Iterable[Any]) -> Any:
+    """The Array API namespace of the feeds where they are not NumPy's; None where they are."""
+    foreign = [
+        value
+        for value in values
+        if not isinstance(value, (np.ndarray, np.generic)) and array_api_compat.is_array_api_obj(value)
+    ]
+    return array_api_compat.array_namespace(foreign[0]) if foreign else None
+
+
+def _to_library(array: np.ndarray[Any, Any], library: Any) -> Any:
+    """A NumPy array as one of ``library``; it stays NumPy's where the library lacks its dtype."""
+    try:
+        return library.from_dlpack(np.ascontiguousarray(array))
+    except (BufferError, TypeError, ValueError, RuntimeError):
+        return array

@@ -1,0 +1,93 @@
+"""The registry, and operators of the user's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onemodel
+from onemodel.ops import registry
+from tests.models_by_hand import graph_model, node
+
+
+@pytest.fixture(autouse=True)
+def own_entries() -> Any:
+    """Takes what a test registers out again."""
+    registry.load_chapters()
+    before = {key: dict(versions) for key, versions in registry._TABLE.items()}
+    yield
+    registry._TABLE.clear()
+    registry._TABLE.update(before)
+
+
+def _model(name: str, opset: int, **attributes: Any) -> Any:
+    return graph_model(
+        [node(name, ["x"], ["y"], domain="my.domain", **attributes)],
+        [("x", "tensor(float)", None)],
+        ["y"],
+        domains={"my.domain": opset},
+    )
+
+
+def test_a_custom_operator_runs_at_its_versions() -> None:
+    @onemodel.operator("Scale", domain="my.domain", since=1, types=("x",))
+    def scale(x: Any, /, *, factor: float = 2.0, xp: Any) -> Any:
+        return x * xp.constant(factor, x)
+
+    @onemodel.operator("Scale", domain="my.domain", since=3, types=("x",))
+    def scale_down(x: Any, /, *, factor: float = 2.0, xp: Any) -> Any:
+        return x / xp.constant(factor, x)
+
+    x = np.float32([1, 2])
+    for opset, expected in [(1, 2 * x), (2, 2 * x), (3, x / 2), (9, x / 2)]:
+        np.testing.assert_array_equal(onemodel.Session(_model("Scale", opset))(x=x)["y"], expected)
+    np.testing.assert_array_equal(onemodel.Session(_model("Scale", 1, factor=5.0))(x=x)["y"], 5 * x)
+    with pytest.raises(onemodel.ModelError, match=r"has the attribute 'shift', which .*scale does not take"):
+        onemodel.Session(_model("Scale", 1, shift=1.0))
+
+
+def test_an_operator_not_there_yet_at_the_models_opset() -> None:
+    onemodel.operator("Late", domain="my.domain", since=5)(lambda x, /, *, xp: x)
+    with pytest.raises(onemodel.UnsupportedOperatorError, match=r"my.domain::Late at opset 2\): known since opset 5"):
+        onemodel.Session(_model("Late", 2))
+
+
+def test_a_duplicate_since_is_an_error_unless_overridden() -> None:
+    onemodel.operator("Twice", domain="my.domain", since=1)(lambda x, /, *, xp: x)
+    with pytest.raises(ValueError, match=r"my.domain::Twice since opset 1 is already .*override=True"):
+        onemodel.operator("Twice", domain="my.domain", since=1)(lambda x, /, *, xp: x)
+    onemodel.operator("Twice", domain="my.domain", since=1, override=True)(lambda x, /, *, xp: x + x)
+    assert onemodel.Session(_model("Twice", 1), mode="fast")(x=np.float32([1]))["y"] == [2]
+
+
+def test_an_operator_for_one_session_alone() -> None:
+    @onemodel.operator("Mine", domain="my.domain", since=1, register=False)
+    def mine(x: Any, /, *, xp: Any) -> Any:
+        return -x
+
+    assert onemodel.Session(_model("Mine", 1), operators=[mine])(x=np.float32([1]))["y"] == [-1]
+    with pytest.raises(onemodel.UnsupportedOperatorError):
+        onemodel.Session(_model("Mine", 1))
+
+
+def test_a_sessions_own_operator_goes_before_onnxs() -> None:
+    @onemodel.operator("Relu", since=14, register=False)
+    def loud_relu(x: Any, /, *, xp: Any) -> Any:
+        return x + x
+
+    model = graph_model([node("Relu", ["x"], ["y"])], [("x", "tensor(float)", None)], ["y"])
+    assert onemodel.Session(model, mode="fast", operators=[loud_relu])(x=np.float32([-1]))["y"] == [-2]
+    assert onemodel.Session(model, mode="fast")(x=np.float32([-1]))["y"] == [0]
+
+
+def test_what_is_not_an_operator() -> None:
+    with pytest.raises(
+        onemodel.InputError, match=r"operators holds .*<lambda>.*, which onemodel.operator has not made"
+    ):
+        onemodel.Session(_model("Mine", 1), operators=[lambda x, /: x])
+    with pytest.raises(TypeError, match=r"parameter 'x' is neither positional-only .* nor keyword-only"):
+        onemodel.operator("Bad", domain="my.domain", since=1)(lambda x, *, xp: x)
+    with pytest.raises(ValueError, match=r"host=\['shape'\] of Bad names no parameter"):
+        onemodel.operator("Bad", domain="my.domain", since=1, host=("shape",))(lambda x, /, *, xp: x)

@@ -1,0 +1,277 @@
+"""The session's face: questions, feeds, outputs, threads, pickling."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onemodel
+from onemodel import InputError, Session, SessionConfig
+from tests.models_by_hand import constant, graph_model, node
+
+FLOAT = "tensor(float)"
+
+
+def affine(**options: Any) -> Session:
+    """A model of y = sqrt(x) * w + b with w and b initializers, w one that a run may feed."""
+    model = graph_model(
+        [node("Sqrt", ["x"], ["root"]), node("Mul", ["root", "w"], ["scaled"]), node("Add", ["scaled", "b"], ["y"])],
+        [("x", FLOAT, ["N", 2]), ("w", FLOAT, [2])],
+        ["y"],
+        initializers=[constant("w", np.float32([2, 3])), constant("b", np.float32([1, 1]))],
+    )
+    model.producer_name, model.doc_string, model.model_version = "by hand", "an affine map", 7
+    return Session(model, SessionConfig(mode="fast"), **options)
+
+
+X = np.float32([[1, 4], [9, 16]])
+Y = np.float32([[3, 7], [7, 13]])
+
+
+def test_run_and_call() -> None:
+    session = affine()
+    np.testing.assert_array_equal(session.run(None, {"x": X})[0], Y)
+    np.testing.assert_array_equal(session.run(["y"], {"x": X})[0], Y)
+    np.testing.assert_array_equal(session(x=X)["y"], Y)
+
+
+def test_intermediate_values_by_name_and_order() -> None:
+    root, y, scaled, w = affine().run(["root", "y", "scaled", "w"], {"x": X})
+    np.testing.assert_array_equal(root, np.sqrt(X))
+    np.testing.assert_array_equal(y, Y)
+    np.testing.assert_array_equal(scaled, Y - 1)
+    np.testing.assert_array_equal(w, [2, 3])
+
+
+def test_an_overridable_initializer_may_be_fed() -> None:
+    session = affine()
+    np.testing.assert_array_equal(session.run(None, {"x": X, "w": np.float32([0, 0])})[0], np.ones((2, 2)))
+    np.testing.assert_array_equal(session.run(None, {"x": X})[0], Y)
+    assert [argument.name for argument in session.get_overridable_initializers()] == ["w"]
+
+
+def test_questions() -> None:
+    session = affine()
+    (x,) = session.get_inputs()
+    assert (x.name, x.type, x.shape) == ("x", FLOAT, ("N", 2))
+    assert [output.name for output in session.get_outputs()] == ["y"]
+    meta = session.get_modelmeta()
+    assert (meta.producer_name, meta.graph_name, meta.description, meta.version) == (
+        "by hand",
+        "by_hand",
+        "an affine map",
+        7,
+    )
+    assert (session.backend, session.mode) == ("numpy", "fast")
+    assert session.memory()["constants"] == 16
+    assert repr(session) == "<onemodel.Session of 'by_hand': numpy, fast>"
+
+
+@pytest.mark.parametrize(
+    ("feeds", "message"),
+    [
+        ({}, "no feed for the input 'x'; the inputs are 'x'"),
+        ({"z": X}, "the model has no input 'z'; its inputs are 'x'"),
+        ({"x": X.astype(np.float64)}, "input 'x' expects tensor(float), dtype float32; got dtype float64"),
+        ({"x": X[0]}, "input 'x' expects 2 dimensions [N, 2]; got 1, shape [2]"),
+        ({"x": X[:, :1]}, "input 'x' expects shape [N, 2]; got [2, 1], which differs at axis 1: 1, not 2"),
+        ({"x": [1.0]}, "input 'x' expects tensor(float); got a list: pass an array"),
+        ({"x": None}, "input 'x' expects tensor(float); got None: pass an array"),
+    ],
+)
+def test_bad_feeds(feeds: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        affine().run(None, feeds)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_bad_calls() -> None:
+    session = affine()
+    with pytest.raises(InputError, match=r"feeds is a list; it must be a mapping"):
+        session.run(None, [X])  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"main graph has no value 'nothing'; its outputs are 'y'"):
+        session.run(["nothing"], {"x": X})
+    with pytest.raises(InputError, match=r"run_options must be None"):
+        session.run(None, {"x": X}, object())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mode": "quick"}, "mode='quick' is not known; it is one of 'exact', 'fast', None"),
+        ({"backend": "tpu"}, "backend='tpu' is not known; it is one of 'numpy', 'cupy', 'strict'"),
+        ({"threads": 0}, "threads=0 is not valid; it is None or a whole number from 1 on"),
+        ({"thread": 1}, "Session has no option 'thread'; its options are backend, mode"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        affine(**options)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"device": 0}, "backend 'numpy' runs on the CPU and has no device 0"), ({"backend": "cupy"}, "backend 'cupy'")],
+)
+def test_a_backend_that_is_not_there(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(onemodel.BackendError, match=message):
+        affine(**options)
+
+
+def test_outputs_are_the_callers_own() -> None:
+    """An output is never a view of a feed, a constant or another output."""
+    model = graph_model(
+        [node("Identity", ["x"], ["a"]), node("Identity", ["w"], ["b"]), node("Identity", ["a"], ["c"])],
+        [("x", FLOAT, [2])],
+        ["a", "b", "c", "w"],
+        initializers=[constant("w", np.float32([2, 3]))],
+    )
+    session = Session(model)
+    x = np.float32([1, 2])
+    first = session.run(None, {"x": x})
+    for output in first:
+        output[...] = 0
+    np.testing.assert_array_equal(x, [1, 2])
+    for output, expected in zip(session.run(None, {"x": x}), ([1, 2], [2, 3], [1, 2], [2, 3]), strict=True):
+        np.testing.assert_array_equal(output, expected)
+
+
+def test_results_are_arrays() -> None:
+    model = graph_model([node("Add", ["x", "x"], ["y"])], [("x", FLOAT, [])], ["y"])
+    (y,) = Session(model).run(None, {"x": np.float32(1.5)})
+    assert isinstance(y, np.ndarray)
+    assert y.shape == ()
+
+
+def test_feeds_by_dlpack_come_back_in_their_library() -> None:
+    import array_api_strict as strict
+
+    y = affine()(x=strict.asarray(X))["y"]
+    assert isinstance(y, type(strict.asarray(0)))
+    np.testing.assert_array_equal(np.asarray(y), Y)
+    assert isinstance(affine(outputs="numpy")(x=strict.asarray(X))["y"], np.ndarray)
+
+
+class _Buffer:
+    """What offers ``__array__`` alone."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return X
+
+
+class _Broken:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        raise RuntimeError("it lies on another planet")
+
+
+def test_feeds_by_array_protocol() -> None:
+    np.testing.assert_array_equal(affine()(x=_Buffer())["y"], Y)
+    with pytest.raises(InputError, match=r"input 'x': a _Broken cannot be read on the host: it lies on another planet"):
+        affine()(x=_Broken())
+
+
+@pytest.mark.parametrize("dtype", ["<U3", "S3", object])
+def test_string_feeds(dtype: Any) -> None:
+    model = graph_model([node("Identity", ["x"], ["y"])], [("x", "tensor(string)", [2])], ["y"])
+    (y,) = Session(model).run(
+        None, {"x": np.array(["ab", "ü"] if dtype != "S3" else [b"ab", "ü".encode()], dtype=dtype)}
+    )
+    assert y.tolist() == ["ab", "ü"]
+
+
+def test_bad_string_feeds() -> None:
+    session = Session(graph_model([node("Identity", ["x"], ["y"])], [("x", "tensor(string)", [2])], ["y"]))
+    with pytest.raises(InputError, match=r"expects tensor\(string\), an array of str; got dtype int64"):
+        session(x=np.array([1, 2]))
+    with pytest.raises(InputError, match=r"expects tensor\(string\), an array of str; it holds a int"):
+        session(x=np.array([1, "a"], dtype=object))
+
+
+def test_sequence_and_optional_feeds() -> None:
+    model = graph_model(
+        [node("Identity", ["s"], ["t"]), node("Identity", ["o"], ["p"])],
+        [("s", "seq(tensor(float))", None), ("o", "optional(tensor(float))", None)],
+        ["t", "p"],
+    )
+    session = Session(model)
+    t, p = session.run(None, {"s": [X, Y], "o": None})
+    np.testing.assert_array_equal(t[1], Y)
+    assert p is None
+    with pytest.raises(InputError, match=r"input 's'\[1\] expects tensor\(float\), dtype float32; got dtype float64"):
+        session.run(None, {"s": [X, Y.astype(float)], "o": None})
+    with pytest.raises(InputError, match=r"input 's' expects seq\(tensor\(float\)\), a list; got a ndarray"):
+        session.run(None, {"s": X, "o": None})
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_sessions_pickle(protocol: int) -> None:
+    session = affine(kernels="generic", limits=onemodel.Limits(nodes=10))
+    again = pickle.loads(pickle.dumps(session, protocol))
+    np.testing.assert_array_equal(again(x=X)["y"], Y)
+    assert again.config == session.config
+
+
+def test_eight_threads_get_the_bits_of_one() -> None:
+    model = graph_model(
+        [node("MatMul", ["x", "w"], ["h"]), node("Tanh", ["h"], ["t"]), node("Softmax", ["t"], ["y"])],
+        [("x", FLOAT, ["N", 64])],
+        ["y"],
+        initializers=[constant("w", np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32))],
+    )
+    session = Session(model, mode="fast")
+    feeds = [np.random.default_rng(i).standard_normal((5, 64)).astype(np.float32) for i in range(8)]
+    alone = [session(x=x)["y"].tobytes() for x in feeds]
+    together: list[list[bytes]] = [[] for _ in feeds]
+
+    def work(i: int) -> None:
+        for _ in range(25):
+            together[i].append(session(x=feeds[i])["y"].tobytes())
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [set(results) for results in together] == [{expected} for expected in alone]
+    assert all(len(results) == 25 for results in together)
+
+
+def test_the_thread_limit_holds_for_the_run_alone() -> None:
+    import threadpoolctl
+
+    seen = []
+
+    def count(x: Any, /, *, xp: Any) -> Any:
+        seen.append([pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"])
+        return x
+
+    onemodel.operator("Count", domain="test.threads", since=1, register=False)(count)
+    model = graph_model([node("Count", ["x"], ["y"], domain="test.threads")], [("x", FLOAT, None)], ["y"])
+    model.opset_import.append(onemodel_domain := __import__("onnx").helper.make_opsetid("test.threads", 1))
+    assert onemodel_domain.version == 1
+    before = [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
+    Session(model, threads=1, operators=[count])(x=X)
+    assert seen == [[1] * len(before)]
+    after = [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
+    assert after == before
+
+
+def test_floating_point_warnings_are_off_within_a_run_alone() -> None:
+    model = graph_model([node("Div", ["x", "y"], ["z"])], [("x", FLOAT, [1]), ("y", FLOAT, [1])], ["z"])
+    z = Session(model)(x=np.float32([1]), y=np.float32([0]))["z"]
+    assert np.isinf(z[0])
+    with pytest.warns(RuntimeWarning):
+        np.float32([1]) / np.float32([0])
+
+
+def test_the_logger_is_silent_by_default(capfd: pytest.CaptureFixture[str]) -> None:
+    logging.getLogger("onemodel").debug("heard by nobody")
+    affine()(x=X)
+    assert capfd.readouterr() == ("", "")
