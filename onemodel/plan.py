@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,6 +17,7 @@ from onemodel import exactness, inference
 from onemodel import types as value_types
 from onemodel.backends import get_backend
 from onemodel.backends.base import Backend, Namespace
+from onemodel.bodies import function_of
 from onemodel.config import SessionConfig
 from onemodel.errors import InexactOperatorError, LimitError, ModelError, UnsupportedOperatorError
 from onemodel.frames import Frame, Node, Scope, Subgraph, Value
@@ -157,7 +158,7 @@ class _Builder:
             inference.check_entry(entry, node, info, tuple(attributes))
         types = [None if value is None else value.type for value in inputs]
         if entry is None:
-            body = None if schema is None else _schema_function(schema, opset, node, attributes, info, inputs)
+            body = None if schema is None else function_of(schema, opset, node, attributes, info, inputs)
             if body is None:
                 self._unsupported(info, schema)
                 self._bind_outputs(scope, node, [None] * len(outputs))
@@ -270,7 +271,7 @@ class _Builder:
         for i, value in enumerate(function.inputs):
             scope.names[value.name or ""] = inputs[i] if i < len(inputs) else None
         opsets = {"" if domain == "ai.onnx" else domain: version for domain, version in function.opset_imports.items()}
-        inside = _Context(opsets, {**defaults, **attributes}, (*context.path, f"function {info.op_type}"))
+        inside = _Context(opsets or context.opsets, {**defaults, **attributes}, (*context.path, f"function {info.op_type}"))
         outputs, around.frame.outputs = around.frame.outputs, []
         self._graph(function.graph, scope, inside)
         made, around.frame.outputs = around.frame.outputs, outputs
@@ -392,11 +393,11 @@ class _Builder:
 
         def run(*values: Any) -> Any:
             start = count
-            bodies = {}
+            subgraphs = {}
             for name, program, captures, body in parts:
-                bodies[name] = Body(program, values[start : start + captures], body.types, body.shapes)
+                subgraphs[name] = Body(program, values[start : start + captures], body.types, body.shapes)
                 start += captures
-            return call(*values[:count], **bodies)
+            return call(*values[:count], **subgraphs)
 
         return run
 
@@ -465,33 +466,6 @@ def _declared(
 
 def _function_key(function: ir.Function) -> tuple[str, str, str]:
     return "" if function.domain == "ai.onnx" else function.domain, function.name, function.overload
-
-
-def _schema_function(
-    schema: Any,
-    opset: int,
-    node: ir.Node,
-    attributes: Mapping[str, ir.Attr],
-    info: NodeInfo,
-    inputs: Sequence[Value | None],
-) -> ir.Function | None:
-    """ONNX's own body for the operator at ``opset``; None where it has none."""
-    body = b""
-    versions = [version for version in schema.function_opset_versions if version <= opset]
-    if versions:
-        body = schema.get_function_with_opset_version(max(versions))
-    else:
-        versions = [version for version in schema.context_dependent_function_opset_versions if version <= opset]
-        if versions and all(value is None or value.type is not None for value in inputs):
-            protos = [value_types.to_proto(v.type).SerializeToString() if v and v.type else b"" for v in inputs]
-            proto = inference.node_proto(node, attributes, info)
-            body = schema.get_context_dependent_function_with_opset_version(
-                max(versions), proto.SerializeToString(), protos
-            )
-    if not body:
-        return None
-    proto = onnx.FunctionProto.FromString(body) if isinstance(body, bytes) else body
-    return cast("ir.Function", ir.from_proto(proto))
 
 
 def _initializer(value: ir.Value) -> Value:

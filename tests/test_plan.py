@@ -378,11 +378,11 @@ def without_entries() -> Iterator[Any]:
             registry._TABLE["", name] = dict(versions)
 
 
-@pytest.mark.parametrize("name", ["Relu", "LessOrEqual", "Clip"])
+@pytest.mark.parametrize("name", ["Relu", "LessOrEqual", "Clip", "ThresholdedRelu"])
 def test_an_operator_without_entry_runs_through_onnx_s_function_body(name: str, without_entries: Any) -> None:
-    """Relu's body is plain, LessOrEqual's has two inputs, Clip's depends on which inputs are given."""
+    """Bodies: a plain one, one of two inputs, one by which inputs are given, one with an attribute's default."""
     x = np.float32([-1, 0, 2])
-    inputs = {"Relu": ["x"], "LessOrEqual": ["x", "z"], "Clip": ["x", "", "z"]}[name]
+    inputs = {"LessOrEqual": ["x", "z"], "Clip": ["x", "", "z"]}.get(name, ["x"])
     model = graph_model([node(name, inputs, ["y"])], [("x", FLOAT, None), ("z", FLOAT, [])], ["y"])
     expected = run(model, x=x, z=np.float32(0))
     without_entries(name)
