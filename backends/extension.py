@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from onemodel.backends.sliding import Sliding, slide
+from onemodel.backends.sliding import Sliding, slide, slide_filters, slide_pool
 
 Array = Any
 
@@ -91,6 +91,21 @@ def pad(x: Array, widths: Sequence[tuple[int, int]], value: Any = 0, /, *, xp: A
 
 
 @_extension
+def extend(x: Array, sources: Sequence[tuple[Sequence[int], Sequence[int]]], /, *, xp: Any) -> Array:
+    """``x`` with elements of its own added along each axis; the standard has no ``pad``.
+
+    Args:
+        x: any shape and dtype.
+        sources: for each axis the places whose elements go before, and those whose elements go after.
+    """
+    for axis, (before, after) in enumerate(sources):
+        if before or after:
+            parts = [xp.take(x, xp.as_index(places), axis=axis) for places in (before, after)]
+            x = xp.concat([parts[0], x, parts[1]], axis=axis)
+    return x
+
+
+@_extension
 def sliding(
     sizes: Sequence[int],
     kernel_shape: Sequence[int],
@@ -103,7 +118,7 @@ def sliding(
     *,
     xp: Any,
 ) -> Sliding:
-    """Where the windows of a convolution or pooling lie, from ONNX's attributes.
+    """Where the windows of a kernel lie, from ONNX's attributes.
 
     It is here so that operators and native kernels share one definition.
 
@@ -117,15 +132,49 @@ def sliding(
     Raises:
         ValueError: an attribute has the wrong length or a value out of range, or the kernel does not fit.
     """
-    return slide(
-        tuple(sizes),
-        tuple(kernel_shape),
-        None if strides is None else tuple(strides),
-        None if dilations is None else tuple(dilations),
-        None if pads is None else tuple(pads),
-        auto_pad,
-        ceil_mode,
-    )
+    strides, dilations, pads = (None if v is None else tuple(v) for v in (strides, dilations, pads))
+    return slide(tuple(sizes), tuple(kernel_shape), strides, dilations, pads, auto_pad, ceil_mode)
+
+
+@_extension
+def conv_windows(
+    x: Array,
+    w: Array,
+    b: Array | None,
+    group: int,
+    kernel_shape: Sequence[int] | None,
+    strides: Sequence[int] | None,
+    dilations: Sequence[int] | None,
+    pads: Sequence[int] | None,
+    auto_pad: str,
+    /,
+    *,
+    xp: Any,
+) -> Sliding:
+    """Where the filters ``w`` (M, C / group, *kernel) lie on ``x`` (N, C, *spatial); see ``sliding``.
+
+    Raises:
+        ValueError: x, the filters and the bias ``b`` (M) do not fit together, or see ``sliding``.
+    """
+    shape = None if b is None else b.shape
+    return slide_filters(x.shape, w.shape, shape, group, kernel_shape, strides, dilations, pads, auto_pad)
+
+
+@_extension
+def pool_windows(
+    x: Array,
+    kernel_shape: Sequence[int],
+    strides: Sequence[int] | None,
+    dilations: Sequence[int] | None,
+    pads: Sequence[int] | None,
+    auto_pad: str,
+    ceil_mode: int,
+    /,
+    *,
+    xp: Any,
+) -> Sliding:
+    """Where the windows of a pooling lie on ``x`` (N, C, *spatial); see ``sliding``."""
+    return slide_pool(x.shape, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
 
 
 @_extension
@@ -168,6 +217,14 @@ def conv(x: Array, w: Array, strides: Sequence[int], dilations: Sequence[int], g
     Returns:
         shape (N, M, *positions), see ``windows``.
     """
+    columns, filters, shape = _columns(x, w, strides, dilations, groups, xp)
+    return xp.reshape(xp.matmul(filters, columns), shape)
+
+
+def _columns(
+    x: Array, w: Array, strides: Sequence[int], dilations: Sequence[int], groups: int, xp: Any
+) -> tuple[Array, Array, tuple[int, ...]]:
+    """The factors of the matrix product that a convolution is, and the shape of its result."""
     kernel_shape = w.shape[2:]
     patches = xp.windows(x, kernel_shape, strides, dilations)
     rank, batch, channels, count = len(kernel_shape), x.shape[0], x.shape[1] // groups, w.shape[0] // groups
@@ -177,7 +234,13 @@ def conv(x: Array, w: Array, strides: Sequence[int], dilations: Sequence[int], g
     order = (0, 1, 2, *range(3 + rank, 3 + 2 * rank), *range(3, 3 + rank))
     columns = xp.reshape(xp.permute_dims(patches, order), (batch, groups, size, math.prod(positions)))
     filters = xp.reshape(w, (1, groups, count, size))
-    return xp.reshape(xp.matmul(filters, columns), (batch, groups * count, *positions))
+    return columns, filters, (batch, groups * count, *positions)
+
+
+@_extension
+def rescale(x: Array, mean: Array, factor: Array, offset: Array, /, *, xp: Any) -> Array:
+    """(x - mean) * factor + offset, broadcast to x; one function, so that a backend may pass over memory once."""
+    return (x - mean) * factor + offset
 
 
 @_extension
@@ -186,7 +249,38 @@ def legacy_uniform(seed: int, shape: Sequence[int], /, *, xp: Any) -> np.ndarray
 
     ONNX's own test cases of Dropout in training expect these draws.
     """
-    return np.random.RandomState(seed % 2**32).random_sample(tuple(shape))  # noqa: NPY002 - it is this generator that is meant
+    return np.random.RandomState(seed % 2**32).random_sample(tuple(shape))
+
+
+@_extension
+def random_bits(key: int, count: int, /, *, xp: Any) -> Array:
+    """``count`` random uint32 numbers, all bits of them independent; the standard has no random numbers.
+
+    The generator is Philox 4x32-10: a function of the key and of the position alone, in integer operations, so the same
+    bits in every library (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011).
+
+    Args:
+        key: 64 bits; another key gives an independent stream.
+        count: how many numbers.
+    """
+
+    def word(value: int) -> Array:
+        return xp.asarray(value, dtype=xp.uint64)
+
+    half, low = word(32), word(0xFFFFFFFF)
+    first, second = word(0xD2511F53), word(0xCD9E8D57)
+    blocks = xp.arange(-(-count // 4), dtype=xp.uint64)
+    a, b = xp.bitwise_and(blocks, low), xp.bitwise_right_shift(blocks, half)
+    c = d = xp.zeros_like(blocks)
+    keys = key % 2**32, key // 2**32 % 2**32
+    for _ in range(10):
+        x, y = a * first, c * second
+        a = xp.bitwise_xor(xp.bitwise_xor(xp.bitwise_right_shift(y, half), b), word(keys[0]))
+        c = xp.bitwise_xor(xp.bitwise_xor(xp.bitwise_right_shift(x, half), d), word(keys[1]))
+        b, d = xp.bitwise_and(y, low), xp.bitwise_and(x, low)
+        keys = (keys[0] + 0x9E3779B9) % 2**32, (keys[1] + 0xBB67AE85) % 2**32
+    words = xp.reshape(xp.stack([a, b, c, d], axis=-1), (-1,))
+    return xp.astype(words[:count], xp.uint32)
 
 
 @_extension
@@ -229,8 +323,8 @@ def convert(x: Array, code: int, /, *, saturate: bool | str = True, round_mode: 
     """``x`` in the type with ONNX's code ``code``, by the rules of the operator Cast.
 
     The standard leaves casts of floats that are out of an integer's range open. Floats are truncated toward zero and
-    saturate, NaN gives 0; integers drop their higher bits; any number but 0 is true. This definition knows the standard's
-    types; NumPy's knows all of ONNX's.
+    saturate, NaN gives 0; integers drop their higher bits; any number but 0 is true. This definition knows the
+    standard's types; NumPy's knows all of ONNX's.
 
     Args:
         x: any shape and dtype.
@@ -257,7 +351,7 @@ def convert(x: Array, code: int, /, *, saturate: bool | str = True, round_mode: 
 
 @_extension
 def scatter(x: Array, rows: Array, updates: Array, reduction: str, /, *, xp: Any) -> Array:
-    """``x`` with ``updates[i]`` written to, or reduced with, the row ``rows[i]``; the standard writes by no index arrays.
+    """``x`` with ``updates[i]`` written to the row ``rows[i]``, or reduced with it; the standard cannot write so.
 
     Updates of one row follow each other in order: the last one wins, and sums and products are rounded after each.
 
@@ -289,20 +383,28 @@ def scatter(x: Array, rows: Array, updates: Array, reduction: str, /, *, xp: Any
     return x
 
 
-def _greater(a: Array, b: Array, xp: Any) -> Array:
-    """Where a counts as greater than b: NaN is greatest, and +0 greater than -0."""
-    greater = a > b
+def _larger(a: Array, b: Array, xp: Any) -> Array:
+    """The larger one; NaN before all, and +0 before -0."""
+    first = a > b
     if xp.isdtype(a.dtype, "real floating"):
-        greater = greater | xp.isnan(a) | ((a == b) & (xp.signbit(b) & ~xp.signbit(a)))
-    return greater
+        first = first | xp.isnan(a) | ((a == b) & xp.signbit(b) & ~xp.signbit(a))
+    return xp.where(first, a, b)
+
+
+def _smaller(a: Array, b: Array, xp: Any) -> Array:
+    """The smaller one; NaN before all, and -0 before +0."""
+    first = a < b
+    if xp.isdtype(a.dtype, "real floating"):
+        first = first | xp.isnan(a) | ((a == b) & xp.signbit(a) & ~xp.signbit(b))
+    return xp.where(first, a, b)
 
 
 _REDUCTIONS: dict[str, Callable[[Array, Array, Any], Array]] = {
     "none": lambda a, b, xp: b,
     "add": lambda a, b, xp: a + b,
     "mul": lambda a, b, xp: a * b,
-    "max": lambda a, b, xp: xp.where(_greater(a, b, xp), a, b),
-    "min": lambda a, b, xp: xp.where(_greater(-b, -a, xp) if xp.isdtype(a.dtype, "real floating") else a < b, a, b),
+    "max": _larger,
+    "min": _smaller,
 }
 
 
@@ -468,8 +570,9 @@ def softmax(x: Array, axis: int, /, *, xp: Any) -> Array:
 @_extension
 def sigmoid(x: Array, /, *, xp: Any) -> Array:
     """1 / (1 + exp(-x)) of floats: one function, because exact mode rounds it once; the standard has none."""
-    one = xp.constant(1, x)
-    return one / (one + xp.exp(-x))
+    # From x = 80 on it rounds to 1; exp(-x) would overflow far below 0, where the result is small but not 0.
+    power = xp.exp(xp.minimum(x, xp.constant(80, x)))
+    return power / (power + xp.constant(1, x))
 
 
 @_extension
@@ -511,3 +614,46 @@ def weighted_taps(
             term = xp.where(there, term, xp.constant(-0.0, x))
         total = term if total is None else total + term
     return total
+
+
+@_extension
+def integer_matmul(
+    a: Array, b: Array, a_zero: Array | None = None, b_zero: Array | None = None, /, *, xp: Any
+) -> Array:
+    """The matrix product of int8 or uint8 arrays less their zero points, int32, which wraps.
+
+    One function, because libraries are slow on integers, and exact on them in floats where the sums fit.
+
+    Args:
+        a, b: as for ``matmul``.
+        a_zero, b_zero: of the type of a and b; they broadcast against them.
+    """
+    a, b = xp.astype(a, xp.int32), xp.astype(b, xp.int32)
+    a = a if a_zero is None else a - xp.astype(a_zero, xp.int32)
+    return xp.matmul(a, b if b_zero is None else b - xp.astype(b_zero, xp.int32))
+
+
+@_extension
+def integer_conv(
+    x: Array,
+    w: Array,
+    x_zero: Array | None,
+    w_zero: Array | None,
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    groups: int,
+    /,
+    *,
+    xp: Any,
+) -> Array:
+    """``conv`` of int8 or uint8 arrays less their zero points, int32, which wraps; see ``integer_matmul``.
+
+    Args:
+        x: padded already, with its zero point.
+        w: the filters.
+        x_zero, w_zero: of the type of x and w; 0-d, or for w one per filter.
+    """
+    columns, filters, shape = _columns(x, w, strides, dilations, groups, xp)
+    if w_zero is not None and w_zero.ndim:
+        w_zero = xp.reshape(w_zero, (1, groups, w.shape[0] // groups, 1))
+    return xp.reshape(xp.integer_matmul(filters, columns, w_zero, x_zero), shape)

@@ -9,7 +9,7 @@ from typing import Any
 import array_api_compat.numpy as library
 import numpy as np
 
-from onemodel.backends import numpy_cast, numpy_fast, numpy_kernels
+from onemodel.backends import numpy_cast, numpy_fast, numpy_indexing, numpy_kernels, numpy_quantized, numpy_random
 from onemodel.backends.base import HostBackend, Kernel, Namespace, NamespaceCache, build_namespace, numpy_dtype
 from onemodel.backends.exact import exact_namespace
 
@@ -27,7 +27,13 @@ def _members() -> dict[str, Any]:
         "windows": numpy_fast.windows,
         "pad": numpy_fast.pad,
         "gather": numpy_fast.gather,
+        "weighted_taps": numpy_fast.weighted_taps,
+        "integer_matmul": numpy_quantized.integer_matmul,
         "convert": numpy_cast.convert,
+        "extend": numpy_indexing.extend,
+        "scatter": numpy_indexing.scatter,
+        "checked_indices": numpy_indexing.checked_indices,
+        "random_bits": numpy_random.random_bits,
         "bitcast": lambda x, dtype: np.ascontiguousarray(x).view(dtype).reshape(x.shape),
     }
 

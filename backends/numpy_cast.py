@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -13,15 +14,34 @@ from onemodel.backends.base import numpy_dtype
 
 Array = np.ndarray[Any, Any]
 
-_SMALL_INTEGERS = {"int2": 2, "int4": 4, "uint2": 2, "uint4": 4}
-"""Bits of the integers that NumPy has only by ml_dtypes."""
-_SATURABLE = frozenset({"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"})
+
+@cache
+def _dtype(code: int) -> np.dtype[Any]:
+    try:
+        return numpy_dtype(code)
+    except KeyError:
+        raise TypeError(f"{code} is not an element type of ONNX; see TensorProto.DataType") from None
+
+
+_SMALL_INTEGERS = {
+    np.dtype(ml_dtypes.int2): (-2, 1),
+    np.dtype(ml_dtypes.int4): (-8, 7),
+    np.dtype(ml_dtypes.uint2): (0, 3),
+    np.dtype(ml_dtypes.uint4): (0, 15),
+}
+"""The integers that NumPy has only by ml_dtypes, with their limits."""
+_SATURABLE = frozenset(
+    np.dtype(getattr(ml_dtypes, f"float8_{name}")) for name in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz")
+)
+_EXPONENTS = np.dtype(ml_dtypes.float8_e8m0fnu)
+_FLOATS = frozenset(map(np.dtype, ("float16", "float32", "float64")))
+_LIMITS = {np.dtype(code): (int(np.iinfo(code).min), int(np.iinfo(code).max)) for code in "bBhHiIqQlL"}
 _SPECIAL = {"nan": np.nan, "inf": np.inf, "+inf": np.inf, "-inf": -np.inf}
 
 
 def convert(x: Array, code: int, /, *, saturate: bool | str = True, round_mode: str = "up") -> Array:
     """See ``extension.convert``; every type of ONNX, each conversion rounded once."""
-    target = numpy_dtype(code)
+    target = _dtype(code)
     if x.dtype == target:
         return x
     if x.dtype.kind == "O":
@@ -31,16 +51,16 @@ def convert(x: Array, code: int, /, *, saturate: bool | str = True, round_mode: 
         return _written(x)
     if target.kind == "b":
         return np.asarray(x != 0)
-    if target.name in _SMALL_INTEGERS:
+    if target in _SMALL_INTEGERS:
         return _small_integers(x, target)
     if target.kind in "iu":
         return _integers(x, target) if x.dtype.kind == "f" else x.astype(target)
-    if target.kind == "f" and target.name in ("float16", "float32", "float64"):
+    if target in _FLOATS:
         return x.astype(target)
-    if target.name == "float8_e8m0fnu":
+    if target == _EXPONENTS:
         return _exponents(x, bool(saturate), round_mode).astype(np.uint8).view(target)
     x = odd_float32(x)
-    if saturate and target.name in _SATURABLE:
+    if saturate and target in _SATURABLE:
         most = np.float32(ml_dtypes.finfo(target).max)
         x = np.clip(np.where(np.isinf(x), np.float32(np.nan), x) if saturate == "finite" else x, -most, most)
     return np.asarray(x.astype(target))
@@ -48,7 +68,7 @@ def convert(x: Array, code: int, /, *, saturate: bool | str = True, round_mode: 
 
 def convert_exact(x: Array, code: int, /, *, saturate: bool | str = True, round_mode: str = "up") -> Array:
     """``convert`` with one NaN: which payload survives a narrowing cast depends on the machine."""
-    target = numpy_dtype(code)
+    target = _dtype(code)
     if target.kind in "fV" and target.itemsize < x.dtype.itemsize and x.dtype.kind in "fV":
         wrong = np.isnan(x)
         if wrong.any():
@@ -57,42 +77,43 @@ def convert_exact(x: Array, code: int, /, *, saturate: bool | str = True, round_
 
 
 def _native(x: Array) -> Array:
-    """x in a type of NumPy's own that holds all its values."""
-    if x.dtype.name in _SMALL_INTEGERS:
+    """The same in a type of NumPy's own that holds all its values."""
+    if x.dtype in _SMALL_INTEGERS:
         return x.astype(np.int8)
-    return x if x.dtype.kind in "biu" or x.dtype.name in ("float16", "float32", "float64") else x.astype(np.float32)
+    return x if x.dtype.kind in "biu" or x.dtype in _FLOATS else x.astype(np.float32)
 
 
 def _integers(x: Array, target: np.dtype[Any]) -> Array:
     """Floats truncated toward zero; beyond the range its nearest end, NaN 0."""
     if x.dtype == np.float16:
         x = x.astype(np.float32)
-    limits = np.iinfo(target)
-    least, above = x.dtype.type(limits.min), x.dtype.type(2.0 ** (limits.bits - (limits.min < 0)))
-    inside = ((x >= least) if limits.min else (x > -1)) & (x < above)
-    if inside.all():
+    low, high = _LIMITS[target]
+    least, above = x.dtype.type(low), x.dtype.type(high + 1)
+    before = least if low else x.dtype.type(-0.5)
+    if x.size == 0 or (x.min() >= before and x.max() < above):
         return x.astype(target)
+    inside = (x >= least) & (x < above)
     result = np.where(inside, x, x.dtype.type(0)).astype(target)
-    result = np.where(x >= above, target.type(limits.max), result)
-    return np.where(x < least, target.type(limits.min), result)
+    result = np.where(x >= above, target.type(high), result)
+    return np.where(x < least, target.type(low), result)
 
 
 def _small_integers(x: Array, target: np.dtype[Any]) -> Array:
     """Integers of 2 and 4 bits: truncated, then the higher bits dropped; infinities go to the ends, NaN to 0."""
-    span = 2 ** _SMALL_INTEGERS[target.name]
-    signed = not target.name.startswith("u")
+    low, high = _SMALL_INTEGERS[target]
+    span = high - low + 1
     if x.dtype.kind == "f":
         infinite = np.isinf(x)
-        ends = np.where(x > 0, span // 2 - 1 if signed else span - 1, -span // 2 if signed else 0)
+        ends = np.where(x > 0, high, low)
         whole = np.where(infinite, ends, np.nan_to_num(np.fmod(np.trunc(x), span))).astype(np.int8)
     else:
         whole = x.astype(np.uint8).view(np.int8)
     whole &= np.int8(span - 1)
-    return np.where(whole < span // 2, whole, whole - np.int8(span)).astype(target) if signed else whole.astype(target)
+    return np.where(whole <= high, whole, whole - np.int8(span)).astype(target)
 
 
 def odd_float32(x: Array) -> Array:
-    """x as float32 *rounded to odd*: where inexact, the neighbour whose last bit is 1.
+    """As float32 *rounded to odd*: where inexact, the neighbour whose last bit is 1.
 
     Rounding that once more to any narrower type gives what one rounding of x gives.
     """
@@ -157,12 +178,12 @@ def _parsed(x: Array, target: np.dtype[Any], code: int, saturate: bool | str, ro
         values = [_truth(text) for text in texts]
         return np.array(values, np.bool_).reshape(x.shape)
     if target.kind in "iu":
-        limits = np.iinfo(target)
-        whole = [min(max(_whole(text), int(limits.min)), int(limits.max)) for text in texts]
+        low, high = _LIMITS[target]
+        whole = [min(max(_whole(text), low), high) for text in texts]
         return np.array(whole, target).reshape(x.shape)
-    if target.name in _SMALL_INTEGERS:
+    if target in _SMALL_INTEGERS:
         return convert(convert(x, 7), code)
-    odd = target.name != "float64"
+    odd = target != np.float64
     numbers = np.array([_number(text, odd=odd) for text in texts], np.float64).reshape(x.shape)
     return numbers if not odd else convert(numbers, code, saturate=saturate, round_mode=round_mode)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import array_api_compat.numpy as library
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
+
+from onemodel.backends import numpy_convolution, numpy_elementwise, numpy_normalization
 
 Array = np.ndarray[Any, Any]
 
@@ -50,6 +53,34 @@ def gather(x: Array, indices: Array, axis: int, /) -> Array:
     return np.take(x, indices, axis=axis)
 
 
+def weighted_taps(
+    x: Array, indices: Sequence[Sequence[int | None]], weights: Sequence[Sequence[float]], axis: int, /
+) -> Array:
+    """See ``extension.weighted_taps``; the same operations, block by block in place."""
+    lead, size, trail = math.prod(x.shape[:axis]), x.shape[axis], x.shape[axis + 1 :]
+    count = len(indices[0])
+    rows = x.reshape(lead, size, *([math.prod(trail)] if trail else []))
+    result = np.empty((lead, count, *rows.shape[2:]), x.dtype)
+    taps = []
+    for positions, factors in zip(indices, weights, strict=True):
+        missing = [i for i, position in enumerate(positions) if position is None]
+        index = np.array([position or 0 for position in positions], np.intp)
+        taps.append((index, np.array(factors, x.dtype).reshape(count, *[1] * len(trail[:1])), missing))
+    block = max(1, 65536 // max(math.prod(result.shape[1:]), 1))
+    term = np.empty((min(block, lead), *result.shape[1:]), x.dtype)
+    for start in range(0, lead, block):
+        part, total = rows[start : start + block], result[start : start + block]
+        for i, (index, factor, missing) in enumerate(taps):
+            target = term[: len(total)] if i else total
+            np.take(part, index, axis=1, out=target, mode="clip")
+            target *= factor
+            if missing:
+                target[:, missing] = -0.0
+            if i:
+                total += target
+    return result.reshape(*x.shape[:axis], count, *trail)
+
+
 def half_through_float32(function: Callable[..., Array]) -> Callable[..., Array]:
     """``function`` with float16 and bfloat16 arrays computed in float32 and rounded once.
 
@@ -68,11 +99,10 @@ def half_through_float32(function: Callable[..., Array]) -> Callable[..., Array]
 
 
 def sigmoid(x: Array, /) -> Array:
-    """See ``extension.sigmoid``; one buffer."""
-    result = np.asarray(np.negative(x))
-    np.exp(result, out=result)
-    result += 1
-    return np.divide(1, result, out=result)
+    """See ``extension.sigmoid``; two buffers."""
+    power = np.asarray(numpy_elementwise.minimum(x, np.asarray(80, x.dtype)))
+    np.exp(power, out=power)
+    return np.divide(power, power + 1, out=power)
 
 
 MEMBERS: dict[str, Any] = {
@@ -80,3 +110,7 @@ MEMBERS: dict[str, Any] = {
     for name in ("matmul", "tensordot", "vecdot", "sum", "prod", "mean", "cumulative_sum", "cumulative_prod")
 }
 MEMBERS["sigmoid"] = sigmoid
+MEMBERS["matmul"] = half_through_float32(numpy_convolution.matmul)
+MEMBERS["rescale"] = numpy_normalization.rescale
+MEMBERS["conv"] = half_through_float32(numpy_convolution.convolve)
+MEMBERS |= numpy_elementwise.MEMBERS

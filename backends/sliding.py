@@ -37,23 +37,29 @@ class Sliding:
             )
         )
 
-    def counts(self, include_pad: bool) -> list[list[int]]:
+    @lru_cache(maxsize=1024)  # noqa: B019 - windows are small, and the cache is bounded
+    def counts(self, include_pad: bool = False) -> tuple[tuple[int, ...], ...]:
         """For each axis and position, how many taps lie on the input, or on the input and its padding.
 
         What hangs over the padding never counts.
+
+        Raises:
+            ValueError: a window has no such tap.
         """
-        result = []
+        result: list[tuple[int, ...]] = []
         for axis, positions in enumerate(self.positions):
             before, after = self.pads[axis] if include_pad else (0, 0)
             start = -self.pads[axis][0]
             taps = [tap * self.dilations[axis] for tap in range(self.kernel[axis])]
             result.append(
-                [
+                tuple(
                     sum(-before <= start + at * self.strides[axis] + tap < self.sizes[axis] + after for tap in taps)
                     for at in range(positions)
-                ]
+                )
             )
-        return result
+        if any(0 in along for along in result):
+            raise ValueError(f"pads {self.pads} and kernel_shape {self.kernel} leave windows that see padding alone")
+        return tuple(result)
 
 
 @lru_cache(maxsize=4096)
@@ -93,13 +99,55 @@ def slide(
             # A window may hang over the end, but not start in the padding there.
             if ceil_mode and auto_pad == "NOTSET" and span % stride and count * stride < size + before:
                 count += 1
-            if count < 1 or span < 0 and not ceil_mode:
-                raise ValueError(
-                    f"a kernel that reaches over {reach} does not fit into {size} + {before} + {after} on axis {axis + 2}"
-                )
+            if count < 1 or (span < 0 and not ceil_mode):
+                within = f"{size} + {before} + {after} on axis {axis + 2}"
+                raise ValueError(f"a kernel that reaches over {reach} does not fit into {within}")
         found.append((before, after))
         positions.append(count)
     return Sliding(tuple(sizes), tuple(kernel), strides, dilations, tuple(found), tuple(positions))
+
+
+def slide_filters(
+    x: tuple[int, ...],
+    w: tuple[int, ...],
+    b: tuple[int, ...] | None,
+    group: int,
+    kernel_shape: Sequence[int] | None,
+    strides: Sequence[int] | None,
+    dilations: Sequence[int] | None,
+    pads: Sequence[int] | None,
+    auto_pad: str,
+) -> Sliding:
+    """See ``extension.conv_windows``; ``x``, ``w`` and ``b`` are shapes."""
+    if len(x) < 3 or len(w) != len(x):
+        raise ValueError(f"X and W must have the same rank, from 3 on; their shapes are {x} and {w}")
+    if kernel_shape is not None and tuple(kernel_shape) != w[2:]:
+        raise ValueError(f"kernel_shape {list(kernel_shape)} is not that of W, whose shape is {w}")
+    if group < 1 or x[1] != w[1] * group or w[0] % group:
+        raise ValueError(f"{x[1]} channels do not fit W of shape {w} and group {group}")
+    if b is not None and b != (w[0],):
+        raise ValueError(f"B must have the shape ({w[0]},), one number per output channel, not {b}")
+    return slide(x[2:], w[2:], _numbers(strides), _numbers(dilations), _numbers(pads), auto_pad, 0)
+
+
+def slide_pool(
+    x: tuple[int, ...],
+    kernel_shape: Sequence[int],
+    strides: Sequence[int] | None,
+    dilations: Sequence[int] | None,
+    pads: Sequence[int] | None,
+    auto_pad: str,
+    ceil_mode: int,
+) -> Sliding:
+    """See ``extension.pool_windows``; ``x`` is a shape."""
+    if len(x) < 3:
+        raise ValueError(f"X must have batch, channels and spatial axes; its shape is {x}")
+    kernel = tuple(kernel_shape)
+    return slide(x[2:], kernel, _numbers(strides), _numbers(dilations), _numbers(pads), auto_pad, ceil_mode)
+
+
+def _numbers(values: Sequence[int] | None) -> tuple[int, ...] | None:
+    return None if values is None else tuple(values)
 
 
 def _per_axis(name: str, values: Sequence[int] | None, count: int, least: int) -> tuple[int, ...]:

@@ -44,6 +44,9 @@ def function_of(
             proto.attribute.append(name)
         else:
             proto.attribute_proto.append(attribute.default_value)
+    if not any(imported.domain == "" for imported in proto.opset_import):
+        # Bodies in ONNX's preview domains use ai.onnx without an import of it.
+        proto.opset_import.append(onnx.helper.make_opsetid("", onnx.defs.onnx_opset_version()))
     # A body may leave out what makes the outputs that the node does not want.
     del proto.output[len(node.outputs) :]
     try:

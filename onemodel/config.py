@@ -45,6 +45,8 @@ class SessionConfig:
             setting belongs to the process, so sessions that run at the same time share it.
         kernels: ``"generic"`` turns the backend's native kernels off, so that every operator runs as written in
             ``ops``.
+        seed: of nodes that draw random numbers and have no ``seed`` of their own: the same seed gives the same draws in
+            every run. ``None`` draws anew in every run, which exact mode refuses.
         outputs: ``"feeds"`` gives outputs in the feeds' array library, ``"numpy"`` always NumPy arrays, ``"backend"``
             the backend's own arrays.
         operators: functions made by ``onemodel.operator`` that this session alone prefers over the registered ones.
@@ -59,6 +61,7 @@ class SessionConfig:
     device: int | None = None
     threads: int | None = None
     kernels: Kernels = "native"
+    seed: int | None = None
     outputs: Outputs = "feeds"
     operators: Sequence[Callable[..., Any]] = ()
     limits: Limits = Limits()
@@ -74,7 +77,7 @@ class SessionConfig:
             if getattr(self, name) not in values:
                 options = ", ".join(map(repr, values))
                 raise InputError(f"{name}={getattr(self, name)!r} is not known; it is one of {options}")
-        for name, least in (("device", 0), ("threads", 1)):
+        for name, least in (("device", 0), ("threads", 1), ("seed", 0)):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
                 raise InputError(f"{name}={value!r} is not valid; it is None or a whole number from {least} on")

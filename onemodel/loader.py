@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +48,8 @@ class LoadedModel:
     def serialize(self) -> tuple[bytes, str | None, dict[str, bytes]]:
         """What ``load`` makes an equal model of: the model's bytes, its ``folder`` and its ``external_data``.
 
+        The folder is an absolute path; it is None where no data lies in it.
+
         Raises:
             ModelError: the model came as a proto of more than 2 GiB.
         """
@@ -55,8 +57,8 @@ class LoadedModel:
             data = self._proto.SerializeToString(deterministic=True)
         except (EncodeError, ValueError) as error:
             raise ModelError(f"the model cannot be written as bytes: {error}; {_TOO_LARGE}") from error
-        buffers = self._external.buffers
-        return data, self._external.folder, {location: buffer.tobytes() for location, buffer in buffers.items()}
+        buffers = {location: buffer.tobytes() for location, buffer in self._external.buffers.items()}
+        return data, self._external.used_folder, buffers
 
 
 def load(
@@ -171,24 +173,29 @@ def _check_messages(proto: onnx.ModelProto) -> None:
     Raises:
         ModelError: it is not, or one does.
     """
-    level: list[Any] = [proto]
-    for _ in range(_MAX_MESSAGE_DEPTH):
+    open_messages: list[Iterator[Any]] = [iter([proto])]
+    while open_messages:
+        message = next(open_messages[-1], None)
+        if message is None:
+            open_messages.pop()
+            continue
         below: list[Any] = []
-        for message in level:
-            if isinstance(message, onnx.TensorProto):  # listing all its fields would copy its data
-                _check_texts((message.name, message.doc_string), message)
-                below += (*message.external_data, *message.metadata_props)
-                continue
+        if isinstance(message, onnx.TensorProto):  # listing all its fields would copy its data
+            _check_texts((message.name, message.doc_string), message)
+            below += (*message.external_data, *message.metadata_props)
+        else:
             for descriptor, value in message.ListFields():
                 kind = descriptor.type
                 if kind == _MESSAGE:
                     below += (value,) if descriptor.has_presence else value
                 elif kind == _STRING:
                     _check_texts((value,) if descriptor.has_presence else value, message)
-        if not below:
-            return
-        level = below
-    raise ModelError(f"the model's messages nest more than {_MAX_MESSAGE_DEPTH} deep, which no file can hold")
+        if below:
+            if len(open_messages) == _MAX_MESSAGE_DEPTH:
+                raise ModelError(
+                    f"the model's messages nest more than {_MAX_MESSAGE_DEPTH} deep, which no file can hold"
+                )
+            open_messages.append(iter(below))
 
 
 def _check_texts(texts: Iterable[Any], message: Any) -> None:
@@ -214,24 +221,25 @@ def _in_memory(proto: onnx.ModelProto, external: ExternalData) -> ir.Model:
             model = ir.from_proto(proto)
     except ir.serde.SerdeError as error:
         raise ModelError(f"onnx_ir cannot read the model: {_root(error)}") from error
-    for graph in (model.graph, *(function.graph for function in model.functions.values())):
-        for each in (graph, *graph.subgraphs()):
-            _open_external(each, external)
+    functions = model.functions.values()
+    for function in functions:
+        _open_attributes(function.attributes, external)
+    for body in (model.graph, *(function.graph for function in functions)):
+        for graph in (body, *body.subgraphs()):
+            for value in graph.initializers.values():
+                if value.const_value is not None:
+                    value.const_value = _opened(value.const_value, external)
+            for node in graph:
+                _open_attributes(node.attributes, external)
     return model
 
 
-def _open_external(graph: ir.Graph, external: ExternalData) -> None:
-    """Replace the external tensors of a graph and its nodes' attributes."""
-    for value in graph.initializers.values():
-        if value.const_value is not None:
-            value.const_value = _opened(value.const_value, external)
-    for node in graph:
-        for name, attribute in node.attributes.items():
-            if attribute.type is ir.AttributeType.TENSOR and isinstance(attribute.value, ir.ExternalTensor):
-                node.attributes[name] = ir.AttrTensor(name, external.open(attribute.value))
-            elif attribute.type is ir.AttributeType.TENSORS and attribute.value:
-                tensors = [_opened(each, external) for each in attribute.value]
-                node.attributes[name] = ir.AttrTensors(name, tensors)
+def _open_attributes(attributes: MutableMapping[str, ir.Attr], external: ExternalData) -> None:
+    for name, attribute in attributes.items():
+        if attribute.type is ir.AttributeType.TENSOR and isinstance(attribute.value, ir.ExternalTensor):
+            attributes[name] = ir.AttrTensor(name, external.open(attribute.value))
+        elif attribute.type is ir.AttributeType.TENSORS and attribute.value:
+            attributes[name] = ir.AttrTensors(name, [_opened(each, external) for each in attribute.value])
 
 
 def _opened(tensor: ir.TensorProtocol, external: ExternalData) -> ir.TensorProtocol:

@@ -19,6 +19,7 @@ from onemodel.backends import get_backend
 from onemodel.backends.base import Backend, Namespace
 from onemodel.bodies import function_of
 from onemodel.config import SessionConfig
+from onemodel.drawing import UNSEEDED, Once, key_source
 from onemodel.errors import InexactOperatorError, LimitError, ModelError, UnsupportedOperatorError
 from onemodel.frames import Frame, Node, Scope, Subgraph, Value
 from onemodel.ops import registry
@@ -91,6 +92,8 @@ class _Builder:
         self.count = 0
         self.unsupported: list[NodeInfo] = []
         self.inexact: list[NodeInfo] = []
+        self.positions: dict[Node, int] = {}
+        """Of the nodes that draw random numbers: their place in the model, functions written out."""
 
     # Graphs and nodes
 
@@ -191,7 +194,7 @@ class _Builder:
             if attribute.type == ir.AttributeType.GRAPH:
                 expected = (entry.bodies or {}).get(name)
                 body = self._body(
-                    attribute.as_graph(), expected(types, known) if expected else (), info, name, scope, context
+                    attribute.as_graph(), expected(types, known) if expected else None, info, name, scope, context
                 )
                 step.bodies[name] = body
                 step.attributes[name] = body
@@ -204,8 +207,13 @@ class _Builder:
             inferred = inference.output_types(schema, node, attributes, info, types if known_inputs else None, bound)
         else:
             inferred = [None] * len(node.outputs)
+        if "rng" in entry.extras:
+            self.positions[step] = self.count
         if self.planner.mode == "exact":
             reason = exactness.refusal(entry, [t for t, value in zip(types, inputs, strict=True) if value] + inferred)
+            seeded = known.get("seed") is not None or self.planner.config.seed is not None
+            if reason is None and "rng" in entry.extras and not seeded:
+                reason = UNSEEDED
             if reason is not None:
                 self.inexact.append(replace(info, reason=reason))
         step.outputs = self._bind_outputs(scope, node, inferred)
@@ -223,7 +231,7 @@ class _Builder:
     def _body(
         self,
         graph: ir.Graph,
-        types: Sequence[str | None],
+        types: Sequence[str | None] | None,
         info: NodeInfo,
         name: str,
         around: Scope,
@@ -231,7 +239,7 @@ class _Builder:
     ) -> Subgraph:
         frame = Frame()
         scope = Scope(frame, around)
-        if types and len(types) != len(graph.inputs):
+        if types is not None and len(types) != len(graph.inputs):
             raise ModelError(
                 f"{info}: the subgraph {name!r} has {len(graph.inputs)} inputs; this node gives it {len(types)}"
             )
@@ -271,7 +279,7 @@ class _Builder:
         for i, value in enumerate(function.inputs):
             scope.names[value.name or ""] = inputs[i] if i < len(inputs) else None
         opsets = {"" if domain == "ai.onnx" else domain: version for domain, version in function.opset_imports.items()}
-        inside = _Context(opsets or context.opsets, {**defaults, **attributes}, (*context.path, f"function {info.op_type}"))
+        inside = _Context(opsets, {**defaults, **attributes}, (*context.path, f"function {info.op_type}"))
         outputs, around.frame.outputs = around.frame.outputs, []
         self._graph(function.graph, scope, inside)
         made, around.frame.outputs = around.frame.outputs, outputs
@@ -364,6 +372,10 @@ class _Builder:
             options["xp"] = xp
         if "wanted" in entry.extras:
             options["wanted"] = tuple(value is not None for value in step.outputs)
+        if "rng" in entry.extras:
+            options["rng"] = key_source(options.get("seed"), self.planner.config.seed, self.positions[step])
+        if "once" in entry.extras:
+            options["once"] = Once()
         call: Callable[..., Any] = partial(function, **options) if options else function
         if step.bodies:
             return self._with_bodies(step, call)

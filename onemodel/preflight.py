@@ -23,13 +23,11 @@ from onemodel.config import Limits
 from onemodel.errors import LimitError, ModelError
 from onemodel.tensors import ExternalData, check_tensor, decode, dense, element_type
 
-__all__ = ["TYPE_KEY", "plain_domain", "prepare"]
+__all__ = ["plain_domain", "prepare"]
 
 IR_VERSIONS = range(3, 15)
 OPSETS = range(6, 29)
 """The opsets of ai.onnx. Below them a model may have operators that are the same in the lowest of these."""
-TYPE_KEY = "onnx.type"
-"""Metadata of a value whose type onnx_ir has no class for: the type's name, ``"map(int64,tensor(float))"``."""
 
 _FunctionKey = tuple[str, str, str]
 _Reads = dict[str, str]
@@ -70,8 +68,8 @@ def prepare(proto: ModelProto, external: ExternalData, limits: Limits) -> dict[s
     """Check a model, and bring it into the form that the plan relies on.
 
     In that form domains are plain, every attribute has its type, every body is sorted, sparse tensors are dense,
-    unknown dims of values are unset, and types that onnx_ir cannot hold are metadata (``TYPE_KEY``). A model in that
-    form stays as it is.
+    unknown dims of values are unset, and types that onnx_ir cannot hold are metadata (``types.TYPE_KEY``). A model in
+    that form stays as it is.
 
     Args:
         proto: the model; changed in place.
@@ -344,11 +342,11 @@ class _Preflight:
         for info in infos:
             name = f"value {info.name!r} of {label}"
             for entry in info.metadata_props:
-                if entry.key == TYPE_KEY:
+                if entry.key == types.TYPE_KEY:
                     _check_type_name(entry.value, name)
             if not _fits_onnx_ir(info.type, name):
                 if known := types.of_proto(info.type):
-                    info.metadata_props.add(key=TYPE_KEY, value=known)
+                    info.metadata_props.add(key=types.TYPE_KEY, value=known)
                 info.ClearField("type")
 
 
@@ -376,7 +374,9 @@ def _check_type_name(name: str, label: str) -> None:
     try:
         types.to_proto(name)
     except (KeyError, ValueError) as error:
-        raise ModelError(f"{label} has the metadata {TYPE_KEY} {name[:40]!r}, which is not an ONNX type") from error
+        raise ModelError(
+            f"{label} has the metadata {types.TYPE_KEY} {name[:40]!r}, which is not an ONNX type"
+        ) from error
 
 
 # Attributes, names, order

@@ -228,6 +228,11 @@ class ExternalData:
         self.buffers = {location: _as_bytes(location, buffer) for location, buffer in buffers.items()}
         self._files: dict[str, NDArray[np.uint8]] = {}
 
+    @property
+    def used_folder(self) -> str | None:
+        """The folder, if a file in it has been opened."""
+        return self.folder if self._files else None
+
     def open(self, tensor: ir.ExternalTensor) -> ir.TensorProtocol:
         """A tensor that ``check_tensor`` has checked, over its mapped data; ``meta["location"]`` keeps where that lies.
 

@@ -7,6 +7,7 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,13 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 from onnx import AttributeProto, ModelProto, TensorProto, helper
 from onnx.parser import parse_model
 
-from onemodel import InputError, LimitError, Limits, ModelError
+from onemodel import InputError, LimitError, Limits, ModelError, loader
 from onemodel.loader import domain_of, load, overridable
-from onemodel.preflight import TYPE_KEY
+from onemodel.types import TYPE_KEY
 
 SUITE = Path(onnx.__file__).parent / "backend" / "test" / "data"
 MODELS = sorted(SUITE.glob("*/*.onnx")) + sorted(SUITE.glob("*/*/model.onnx"))
@@ -81,7 +83,7 @@ def test_forms_of_a_model(form: str, tmp_path: Path) -> None:
     loaded = load(forms[form])
     assert op_types(loaded.model.graph) == ["Add", "LeakyRelu"]
     assert loaded.opset_imports == {"": 13, "d": 1}
-    assert loaded.serialize()[1] == (str(tmp_path) if form in ("path", "text") else None)
+    assert loaded.serialize()[1:] == (None, {})
     weight = loaded.model.graph.initializers["w"].const_value
     assert weight is not None
     np.testing.assert_array_equal(weight.numpy(), np.array([1, 2], np.float32))
@@ -114,7 +116,7 @@ def test_what_is_no_model(given: object, message: str) -> None:
 )
 def test_arguments_that_do_not_fit(options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        load(model(), **options)  # type: ignore[arg-type]
+        load(model(), **options)
 
 
 def test_a_proto_is_never_changed() -> None:
@@ -143,12 +145,32 @@ def test_bytes_that_are_no_model() -> None:
             load(damaged)
 
 
-def test_more_than_two_gigabytes(tmp_path: Path) -> None:
+def test_an_onnx_ir_model_that_cannot_be_written() -> None:
+    nameless = ir.from_proto(model())
+    nameless.graph[0].outputs[0].name = None
+    with pytest.raises(ModelError, match="onnx_ir model cannot be written as a proto"):
+        load(nameless)
+
+
+def test_more_than_two_gigabytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "large.onnx"
     with path.open("wb") as file:
         file.truncate(2**31)
+    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail("the file was read"))
     with pytest.raises(ModelError, match=r"2147483648 bytes; .* weights as external data"):
         load(path)
+    monkeypatch.setattr(loader, "_MAX_BYTES", 100)
+    with pytest.raises(ModelError, match=r"has \d+ bytes; .* weights as external data"):
+        load(model().SerializeToString())
+
+
+def test_a_model_too_large_to_be_written() -> None:
+    class Large:
+        def SerializeToString(self, deterministic: bool) -> bytes:  # noqa: N802 - protobuf's name
+            raise EncodeError("Failed to serialize proto")
+
+    with pytest.raises(ModelError, match=r"cannot be written as bytes: .* as external data"):
+        replace(load(model()), _proto=Large()).serialize()
 
 
 def test_an_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +192,7 @@ def test_deep_nesting_ends_in_an_error(depth: int) -> None:
         load(proto)
 
 
-def test_deep_nesting_beyond_python(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deep_nesting_beyond_python() -> None:
     with pytest.raises(ModelError, match="recursion limit"):
         load(nested(330), limits=Limits(depth=1000))
 
@@ -305,9 +327,13 @@ def test_functions_count_as_often_as_they_are_called() -> None:
 
 
 def test_references_to_attributes_in_functions() -> None:
-    loaded = load(model(CALL + function("<k> (a) => (b) { b = LeakyRelu <alpha : float = @k> (a) }")))
+    proto = model(CALL + function("<k> (a) => (b) { b = LeakyRelu <alpha : float = @k> (a) }"))
+    loaded = load(proto)
     (body,) = loaded.model.functions.values()
     assert body[0].attributes["alpha"].ref_attr_name == "k"
+    proto.functions[0].node[0].attribute[0].f = 1
+    with pytest.raises(ModelError, match=r"attribute 'alpha' .* refers to attribute 'k', but has a value of its own"):
+        load(proto)
 
 
 # Order and scopes

@@ -107,7 +107,7 @@ def test_data_from_a_mapping_goes_before_the_folder(data: Any, folder: Path) -> 
     np.testing.assert_array_equal(weight(loaded).numpy(), INSIDE)
     assert not weight(loaded).numpy().flags.writeable
     again = loaded.serialize()
-    assert again[1:] == (str(folder), {"data.bin": INSIDE.tobytes()})
+    assert again[1:] == (None, {"data.bin": INSIDE.tobytes()})
     np.testing.assert_array_equal(weight(load(again[0], external_data=again[2])).numpy(), INSIDE)
 
 
@@ -154,12 +154,19 @@ def test_tensors_everywhere(folder: Path) -> None:
     branch = next(each.g for each in proto.graph.node[0].attribute if each.name == "then_branch")
     constant = proto.functions[0].node[0]
     constant.attribute.add(name="more").CopyFrom(helper.make_attribute("more", [constant.attribute[0].t] * 2))
-    for tensor in (branch.initializer[0], constant.attribute[0].t, *constant.attribute[1].tensors):
+    proto.functions[0].attribute_proto.append(constant.attribute[0])
+    default = proto.functions[0].attribute_proto[0].t
+    for tensor in (branch.initializer[0], default, constant.attribute[0].t, *constant.attribute[1].tensors):
         make_external(tensor, "data.bin")
     loaded = load(proto, folder=folder)
     inner = loaded.model.graph[0].attributes["then_branch"].as_graph().initializers["w"].const_value
     (body,) = loaded.model.functions.values()
-    values = [inner, body[0].attributes["value"].as_tensor(), *body[0].attributes["more"].as_tensors()]
+    values = [
+        inner,
+        body.attributes["value"].as_tensor(),
+        body[0].attributes["value"].as_tensor(),
+        *body[0].attributes["more"].as_tensors(),
+    ]
     for value in values:
         assert value is not None
         assert not isinstance(value, ir.ExternalTensor)
@@ -391,3 +398,11 @@ def test_sparse_attributes_become_dense() -> None:
     )
     (node, *_) = load(proto).model.graph
     assert node.attributes["sparse_value"].as_tensor().numpy().tolist() == [0, 1]
+
+
+def test_sparse_values_are_a_list() -> None:
+    proto = model()
+    sparse(proto, [0, 1], (2,))
+    proto.graph.sparse_initializer[0].values.dims[:] = [2, 1]
+    with pytest.raises(ModelError, match=r"has values of shape \[2, 1\]; they are a list"):
+        load(proto)

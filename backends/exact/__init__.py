@@ -37,7 +37,7 @@ ON_INTEGERS = frozenset(
 )
 """Functions that do so on integers and booleans."""
 
-NATIVE = frozenset("onnx_dtype to_host from_host host_dtype contiguous windows pad gather bitcast convert".split())
+NATIVE = frozenset("onnx_dtype to_host from_host host_dtype contiguous integer_matmul windows pad gather bitcast convert extend scatter checked_indices".split())
 """Functions a backend brings itself in both modes; they move elements and compute nothing."""
 
 
