@@ -30,8 +30,6 @@ def python_value(attribute: ir.Attr) -> Any:
             return tensor_array(value)
         case ir.AttributeType.TENSORS:
             return tuple(map(tensor_array, value))
-        case ir.AttributeType.SPARSE_TENSOR:
-            return _dense(value)
         case ir.AttributeType.TYPE_PROTO:
             return value_types.of_ir(value.type)
         case ir.AttributeType.INTS | ir.AttributeType.FLOATS | ir.AttributeType.STRINGS:
@@ -53,14 +51,3 @@ def tensor_array(tensor: Any) -> np.ndarray[Any, Any]:
     if tensor.dtype == ir.DataType.STRING:
         return np.array([item.decode() for item in tensor.string_data()], dtype=object).reshape(tuple(tensor.shape))
     return np.asarray(tensor.numpy())
-
-
-def _dense(sparse: Any) -> np.ndarray[Any, Any]:
-    values, indices = tensor_array(sparse.values), tensor_array(sparse.indices)
-    shape = tuple(sparse.dims)
-    result = np.zeros(shape, values.dtype)
-    if indices.ndim == 1:
-        result.reshape(-1)[indices] = values
-    else:
-        result[tuple(indices.T)] = values
-    return result

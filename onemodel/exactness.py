@@ -34,7 +34,9 @@ def functions_used(function: Callable[..., Any]) -> frozenset[str]:
         seen.add(current)
         used = set(_xp_attributes(current.__code__))
         names |= used
-        todo += [extension.FUNCTIONS[name] for name in used & set(extension.FUNCTIONS) - exact.NATIVE - exact.TAKE_INTEGERS]
+        todo += [
+            extension.FUNCTIONS[name] for name in used & set(extension.FUNCTIONS) - exact.NATIVE - exact.TAKE_INTEGERS
+        ]
         todo += _reached(current)
     return frozenset(names)
 

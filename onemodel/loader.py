@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError, EncodeError  # type: ignore[imp
 from onemodel.config import Limits
 from onemodel.errors import InputError, ModelError
 from onemodel.preflight import plain_domain, prepare
-from onemodel.tensors import ExternalData
+from onemodel.tensors import TYPED_FIELDS, ExternalData
 
 __all__ = ["LoadedModel", "domain_of", "load", "overridable"]
 
@@ -54,7 +54,7 @@ class LoadedModel:
             ModelError: the model came as a proto of more than 2 GiB.
         """
         try:
-            data = self._proto.SerializeToString(deterministic=True)
+            data = _with_weights(self._proto, self.model).SerializeToString(deterministic=True)
         except (EncodeError, ValueError) as error:
             raise ModelError(f"the model cannot be written as bytes: {error}; {_TOO_LARGE}") from error
         buffers = {location: buffer.tobytes() for location, buffer in self._external.buffers.items()}
@@ -221,6 +221,7 @@ def _in_memory(proto: onnx.ModelProto, external: ExternalData) -> ir.Model:
             model = ir.from_proto(proto)
     except ir.serde.SerdeError as error:
         raise ModelError(f"onnx_ir cannot read the model: {_root(error)}") from error
+    _take_weights(proto, model)
     functions = model.functions.values()
     for function in functions:
         _open_attributes(function.attributes, external)
@@ -232,6 +233,28 @@ def _in_memory(proto: onnx.ModelProto, external: ExternalData) -> ir.Model:
             for node in graph:
                 _open_attributes(node.attributes, external)
     return model
+
+
+def _take_weights(proto: onnx.ModelProto, model: ir.Model) -> None:
+    """Move the main graph's weights out of the proto, so that they lie in memory once."""
+    for tensor in proto.graph.initializer:
+        value = model.graph.initializers[tensor.name]
+        held = value.const_value
+        if isinstance(held, ir.TensorProtoTensor) and held.dtype != ir.DataType.STRING:
+            value.const_value = ir.Tensor(held.numpy(), dtype=held.dtype, shape=held.shape, name=held.name)
+            for field_name in ("raw_data", *TYPED_FIELDS):
+                tensor.ClearField(field_name)
+
+
+def _with_weights(proto: onnx.ModelProto, model: ir.Model) -> onnx.ModelProto:
+    """The proto with its weights in it again."""
+    whole = onnx.ModelProto()
+    whole.CopyFrom(proto)
+    for tensor in whole.graph.initializer:
+        weights = model.graph.initializers[tensor.name].const_value
+        if isinstance(weights, ir.Tensor) and tensor.data_location != onnx.TensorProto.EXTERNAL:
+            tensor.raw_data = weights.tobytes()
+    return whole
 
 
 def _open_attributes(attributes: MutableMapping[str, ir.Attr], external: ExternalData) -> None:

@@ -457,6 +457,7 @@ class _Builder:
             backend,
             slots.template,
             freeing(steps, {*outputs, *slots.constant, NOTHING}),
+            tuple(value.name for value in frame.inputs),
             tuple(slots.known(value, False) for value in frame.inputs),
             tuple(slots.known(value, True) if not backend.on_host else None for value in frame.inputs),
             tuple(slots.device(inner) for _, inner in frame.captures),

@@ -47,6 +47,7 @@ class Program:
 
     Attributes:
         template: the slots as a run begins, constants in place.
+        names: name of each input.
         inputs: for each input its slot, None where nothing reads it.
         host_inputs: the same for the inputs that are read on the host, where the backend's arrays are elsewhere.
         captures: slots of the values that a subgraph takes from around it.
@@ -56,6 +57,7 @@ class Program:
     backend: Backend
     template: list[Any]
     steps: list[Step]
+    names: tuple[str, ...]
     inputs: tuple[int | None, ...]
     host_inputs: tuple[int | None, ...]
     captures: tuple[int, ...]

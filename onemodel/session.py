@@ -199,11 +199,11 @@ class Session:
         extra = () if names is None else tuple(sorted({name for name in names if name not in outputs}))
         if strange := [name for name in extra if name not in self._value_names]:
             raise InputError(
-                f"the model's main graph has no value {', '.join(map(repr, strange))}; its outputs are {_names(outputs)}"
+                f"the main graph has no value {', '.join(map(repr, strange))}; its outputs are {_names(outputs)}"
             )
         program = self._program(fed, extra)
-        order = [*self._inputs, *(name for name in self._overridable_order if name in fed)]
-        arrays = [_feed(self._inputs.get(name) or self._overridable[name], feeds[name]) for name in order]
+        declared = self._inputs | self._overridable if fed else self._inputs
+        arrays = [_feed(declared[name], feeds[name]) for name in program.names]
         with self._backend.running(), self._thread_limit():
             inputs = [
                 _moved(array, self._backend.from_host) if slot is not None and not self._backend.on_host else array
@@ -225,12 +225,6 @@ class Session:
                 slots[slot] = value
         program.execute(slots)
         return [slots[slot] for slot in program.outputs]
-
-    @cached_property
-    def _overridable_order(self) -> list[str]:
-        """Overridable initializers in the order of the program's inputs."""
-        listed = [value.name for value in self._graph.inputs if value.name in self._overridable]
-        return listed + [name for name in self._graph.initializers if name in self._overridable and name not in listed]
 
     def _program(self, fed: frozenset[str], extra: tuple[str, ...]) -> Program:
         key = fed, extra

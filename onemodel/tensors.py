@@ -19,9 +19,9 @@ from onnx import SparseTensorProto, TensorProto, helper
 
 from onemodel.errors import InputError, LimitError, ModelError
 
-__all__ = ["ExternalData", "check_tensor", "dense"]
+__all__ = ["TYPED_FIELDS", "ExternalData", "check_tensor", "dense"]
 
-_TYPED_FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
+TYPED_FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
 _MAX_RANK = 64  # NumPy's
 _MAX_BYTES = 2**63 - 1
 _HAS_DIR_FD = os.open in os.supports_dir_fd
@@ -88,7 +88,7 @@ def _check_data(tensor: TensorProto, dtype: ir.DataType, count: int, label: str)
         raise ModelError(
             f"{label} is {_kind(dtype, tensor.dims)}, which takes {needed} {unit} of {field}, but it holds {found}"
         )
-    if strays := [name for name in _TYPED_FIELDS if name != field and len(getattr(tensor, name))]:
+    if strays := [name for name in TYPED_FIELDS if name != field and len(getattr(tensor, name))]:
         raise ModelError(f"{label} is {_kind(dtype, tensor.dims)} stored in {field}, but holds {strays[0]} too")
     if dtype is ir.DataType.STRING:
         for text in tensor.string_data:

@@ -55,6 +55,20 @@ def test_an_overridable_initializer_may_be_fed() -> None:
     assert [argument.name for argument in session.get_overridable_initializers()] == ["w"]
 
 
+def test_feeds_find_their_inputs_whatever_the_order() -> None:
+    """Old models list initializers before the data, and runs feed in any order."""
+    model = graph_model(
+        [node("Sub", ["x", "w"], ["d"]), node("Sub", ["d", "z"], ["y"])],
+        [("w", FLOAT, [1]), ("x", FLOAT, [1]), ("v", FLOAT, [1]), ("z", FLOAT, [1])],
+        ["y"],
+        initializers=[constant("v", np.float32([0])), constant("w", np.float32([1]))],
+    )
+    session = Session(model)
+    x, z, w = np.float32([10]), np.float32([2]), np.float32([5])
+    assert session.run(None, {"z": z, "x": x}) == [7]
+    assert session.run(None, {"z": z, "x": x, "w": w}) == [3]
+
+
 def test_questions() -> None:
     session = affine()
     (x,) = session.get_inputs()
