@@ -171,8 +171,16 @@ def node_proto(node: ir.Node, attributes: Mapping[str, ir.Attr], info: NodeInfo)
         [f"o{i}" if value.name else "" for i, value in enumerate(node.outputs)],
         domain=info.domain,
     )
-    proto.attribute.extend(ir.serde.serialize_attribute(attribute) for attribute in attributes.values())
+    proto.attribute.extend(ir.serde.serialize_attribute(_slim(attribute)) for attribute in attributes.values())
     return proto
+
+
+def _slim(attribute: ir.Attr) -> ir.Attr:
+    """The attribute, without the data of a large tensor: inference needs its type alone."""
+    tensor: Any = attribute.value
+    if attribute.type is not ir.AttributeType.TENSOR or tensor.size <= 1024:
+        return attribute
+    return ir.AttrTensor(attribute.name, ir.Tensor(np.empty(0, tensor.dtype.numpy()), dtype=tensor.dtype))
 
 
 def _infer(

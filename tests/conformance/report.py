@@ -1,0 +1,148 @@
+"""Write ``docs/conformance.md`` from the manifests and the suite's cases: ``python -m tests.conformance.report``."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import onnx
+
+from tests.conformance.cases import KINDS, Case, load_cases, subjects
+from tests.conformance.manifest import STRICT_TYPES, namespaces_with_manifest, read_manifest, read_peers
+
+PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
+
+UNREACHABLE = {
+    **dict.fromkeys(
+        (
+            "test_bernoulli",
+            "test_bernoulli_double",
+            "test_bernoulli_double_expanded",
+            "test_bernoulli_expanded",
+            "test_bernoulli_seed",
+            "test_bernoulli_seed_expanded",
+        ),
+        "compares random draws, which ONNX leaves open",
+    ),
+    "test_loop16_seq_none": "the suite's own comparison raises an error",
+}
+"""Cases that no runtime can pass honestly, and why."""
+
+INTRODUCTION = """\
+# Conformance
+
+OneModel runs the official ONNX backend suite, as onnx {version} ships it: {count} cases. This page counts what passes.
+A test keeps it current; `python -m tests.conformance.report` writes it.
+
+A case passes where both of these comparisons agree with the expected outputs:
+
+- the suite's own, with the case's tolerances;
+- a stricter one: integers, booleans, strings and types of 8 bits and below are equal; sequences are as long as
+  expected; `None` stands where expected; shapes and dtypes are equal; NaN and infinities stand where expected. It does
+  not tell 0.0 from -0.0.
+
+The cases that pass are listed by name in `tests/conformance/manifest-*.txt`, one list for each namespace. Each listed
+case is a test, and none of them may be skipped. The namespaces:
+"""
+
+NAMESPACE_NOTES = {
+    "numpy-fast": "NumPy in fast mode",
+    "numpy-exact": "NumPy in exact mode",
+    "strict-fast": "array-api-strict in fast mode, which has nothing but the Array API standard",
+}
+
+OPERATORS = """\
+## By operator
+
+Node cases only: each runs one operator, directly or (`_expanded`) through its function body. The other kinds are whole
+graphs.
+"""
+
+PEERS = """\
+The peers were run by the same tool, with plain NumPy arrays in and out; for them the suite's own comparison counts
+alone.
+"""
+
+OUTRO = """\
+## Run it yourself
+
+    pytest tests/conformance
+    python -m tests.conformance.run --namespace numpy-fast                  # all cases, and why some fail
+    python -m tests.conformance.run --namespace numpy-fast --only test_lstm -v
+    python -m tests.conformance.run --namespace onnxruntime                 # a peer
+"""
+
+
+def render(cases: Mapping[str, Case]) -> str:
+    """The page's text."""
+    manifests = {namespace: frozenset(read_manifest(namespace)) for namespace in namespaces_with_manifest()}
+    parts = [
+        INTRODUCTION.format(version=onnx.__version__, count=len(cases)),
+        "".join(f"- `{namespace}`: {NAMESPACE_NOTES[namespace]}\n" for namespace in manifests),
+        "## By kind\n",
+        _by_kind(cases, manifests),
+        PEERS,
+        _strict_note(cases, manifests),
+        f"{len(cases) - len(UNREACHABLE)} cases are within reach. The others:\n",
+        "".join(f"- `{name}`: {reason}\n" for name, reason in UNREACHABLE.items()),
+        OPERATORS,
+        _by_operator(cases, manifests),
+        OUTRO,
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _by_kind(cases: Mapping[str, Case], manifests: Mapping[str, Collection[str]]) -> str:
+    peers = read_peers()
+    rows = []
+    for kind, belongs in _groups():
+        names = [name for name, case in cases.items() if belongs(case)]
+        counts = [sum(name in manifest for name in names) for manifest in manifests.values()]
+        theirs = [sum(counts.values()) if kind == "all" else counts.get(kind, "") for counts in peers.values()]
+        rows.append([kind, len(names), *counts, *theirs])
+    return _table(["kind", "cases", *manifests, *peers], rows)
+
+
+def _groups() -> list[tuple[str, Callable[[Case], bool]]]:
+    def of(kind: str) -> Callable[[Case], bool]:
+        return lambda case: case.kind == kind
+
+    return [*((kind, of(kind)) for kind in KINDS), ("all", lambda case: True)]
+
+
+def _strict_note(cases: Mapping[str, Case], manifests: Mapping[str, Collection[str]]) -> str:
+    if "strict-fast" not in manifests:
+        return ""
+    inside = [name for name, case in cases.items() if case.element_types <= STRICT_TYPES]
+    passed = sum(name in manifests["strict-fast"] for name in inside)
+    return (
+        f"array-api-strict has the standard's element types alone. {len(inside)} cases have no other at their inputs\n"
+        f"and outputs; of these {passed} pass on it.\n"
+    )
+
+
+def _by_operator(cases: Mapping[str, Case], manifests: Mapping[str, Collection[str]]) -> str:
+    total: Counter[str] = Counter()
+    passed: dict[str, Counter[str]] = {namespace: Counter() for namespace in manifests}
+    for name, case in cases.items():
+        if case.kind == "node":
+            for operator in subjects(cases, case):
+                total[operator] += 1
+                for namespace, manifest in manifests.items():
+                    passed[namespace][operator] += name in manifest
+    rows = [
+        [operator, total[operator], *(passed[namespace][operator] for namespace in manifests)] for operator in total
+    ]
+    return _table(["operator", "cases", *manifests], sorted(rows, key=lambda row: (":" in str(row[0]), str(row[0]))))
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "".join("| " + " | ".join(map(str, line)) + " |\n" for line in lines)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render(load_cases(cached=True)), encoding="utf-8")
+    sys.stdout.write(f"{PAGE.relative_to(Path.cwd()) if PAGE.is_relative_to(Path.cwd()) else PAGE} is written\n")

@@ -1,0 +1,1 @@
+"""Real models, fetched when the tests run and compared with ONNX Runtime."""
