@@ -244,12 +244,17 @@ def rescale(x: Array, mean: Array, factor: Array, offset: Array, /, *, xp: Any) 
 
 
 @_extension
-def legacy_uniform(seed: int, shape: Sequence[int], /, *, xp: Any) -> np.ndarray[Any, Any]:
-    """Draws from [0, 1) by NumPy's legacy MT19937 generator, float64, on the host.
+def legacy_uniform(seed: int | None, shape: Sequence[int], /, *, xp: Any) -> np.ndarray[Any, Any]:
+    """Draws from [0, 1) by NumPy's legacy MT19937 generator, float64, on the host; without a seed others every time.
 
     ONNX's own test cases of Dropout in training expect these draws.
+
+    Raises:
+        ValueError: an exact namespace is asked for draws without a seed.
     """
-    return np.random.RandomState(seed % 2**32).random_sample(tuple(shape))
+    if seed is None and xp.label.endswith("exact"):
+        raise ValueError("random draws without a seed cannot be exact; give the node a seed")
+    return np.random.RandomState(None if seed is None else seed % 2**32).random_sample(tuple(shape))
 
 
 @_extension
@@ -372,10 +377,11 @@ def scatter(x: Array, rows: Array, updates: Array, reduction: str, /, *, xp: Any
     count = xp.searchsorted(places, targets, side="right") - first
 
     def update(position: Array) -> Array:
-        return xp.take(updates, xp.take(order, xp.where(position < rows.shape[0], position, 0)), axis=0)
+        inside = xp.where(position < rows.shape[0], position, xp.constant(0, position))
+        return xp.take(updates, xp.take(order, inside), axis=0)
 
     if reduction == "none":
-        return xp.where(xp.expand_dims(count > 0, axis=1), update(xp.where(count > 0, first + count - 1, 0)), x)
+        return xp.where(xp.expand_dims(count > 0, axis=1), update(xp.where(count > 0, first + count - 1, first)), x)
     turn = 0
     while bool(xp.any(count > turn)):
         x = xp.where(xp.expand_dims(count > turn, axis=1), _REDUCTIONS[reduction](x, update(first + turn), xp), x)

@@ -30,9 +30,13 @@ _SMALL_INTEGERS = {
     np.dtype(ml_dtypes.uint4): (0, 15),
 }
 """The integers that NumPy has only by ml_dtypes, with their limits."""
-_SATURABLE = frozenset(
-    np.dtype(getattr(ml_dtypes, f"float8_{name}")) for name in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz")
-)
+_GREATEST = {
+    np.dtype(ml_dtypes.float8_e4m3fn): np.float32(448),
+    np.dtype(ml_dtypes.float8_e4m3fnuz): np.float32(240),
+    np.dtype(ml_dtypes.float8_e5m2): np.float32(57344),
+    np.dtype(ml_dtypes.float8_e5m2fnuz): np.float32(57344),
+}
+"""The floats that saturate on request."""
 _EXPONENTS = np.dtype(ml_dtypes.float8_e8m0fnu)
 _FLOATS = frozenset(map(np.dtype, ("float16", "float32", "float64")))
 _LIMITS = {np.dtype(code): (int(np.iinfo(code).min), int(np.iinfo(code).max)) for code in "bBhHiIqQlL"}
@@ -60,8 +64,8 @@ def convert(x: Array, code: int, /, *, saturate: bool | str = True, round_mode: 
     if target == _EXPONENTS:
         return _exponents(x, bool(saturate), round_mode).astype(np.uint8).view(target)
     x = odd_float32(x)
-    if saturate and target in _SATURABLE:
-        most = np.float32(ml_dtypes.finfo(target).max)
+    if saturate and target in _GREATEST:
+        most = _GREATEST[target]
         x = np.clip(np.where(np.isinf(x), np.float32(np.nan), x) if saturate == "finite" else x, -most, most)
     return np.asarray(x.astype(target))
 

@@ -98,7 +98,7 @@ def _multiply(filters: Array, patches: Array, offset: Array | None, y: Array, ra
                 part = patches[(*block, *lead, slice(top, top + rows))]
                 columns = buffer[: part.size].reshape(part.shape)
                 columns[...] = part
-                columns = columns.reshape(*part.shape[:2], depth, -1)
+                columns = columns.reshape(*part.shape[:2], depth, math.prod(part.shape[-rank:]))
                 out = y[(*block, slice(None), slice(top * row, top * row + columns.shape[3]))]
                 np.matmul(filters[first : first + some], columns, out=out)
                 if offset is not None:

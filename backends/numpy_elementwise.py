@@ -42,9 +42,7 @@ def minimum(a: Any, b: Any, /) -> Array:
     return _limited(a, b, np.minimum, lambda x, limit: x.clip(-np.inf, limit))
 
 
-def _limited(
-    a: Any, b: Any, plain: Callable[[Any, Any], Array], clip: Callable[[Array, Array], Array]
-) -> Array:
+def _limited(a: Any, b: Any, plain: Callable[[Any, Any], Array], clip: Callable[[Array, Array], Array]) -> Array:
     for x, limit in ((a, b), (b, a)):
         if getattr(x, "size", 0) >= _SMALL and x.dtype.name in _FLOATS and getattr(limit, "ndim", 1) == 0:
             return clip(x, limit)
@@ -93,7 +91,7 @@ def erf(x: Array, /) -> Array:
 
 
 def softmax(x: Array, axis: int, /) -> Array:
-    """See ``extension.softmax``; in place, by blocks of rows where there are many, along columns where rows are short."""
+    """See ``extension.softmax``; in place, by blocks of rows, or along columns where rows are short."""
     if 0 in x.shape or x.dtype.name not in _FLOATS:
         return np.asarray(_generic.softmax(x, axis))
     result = np.empty(x.shape, x.dtype)
@@ -129,9 +127,9 @@ def power(x: Array, y: Array, /) -> Array:
         return np.multiply(x, x)
     if exponent == 3:
         cube = np.asarray(np.multiply(x, x))
-        return np.multiply(cube, x, out=cube)
+        return np.asarray(np.multiply(cube, x, out=cube))
     if exponent in (0.5, -0.5):
-        # Unlike the square root, the power of -infinity is infinite, and that of -0 is +0. NumPy's own power forgets that.
+        # The power of -infinity is infinite, that of -0 is +0; NumPy's own power gives the square root's NaN and -0.
         root = np.asarray(np.sqrt(x))
         root += 0
         if x.size and np.isneginf(np.fmin.reduce(x, axis=None)):

@@ -102,7 +102,7 @@ def sigmoid(x: Array, /) -> Array:
     """See ``extension.sigmoid``; two buffers."""
     power = np.asarray(numpy_elementwise.minimum(x, np.asarray(80, x.dtype)))
     np.exp(power, out=power)
-    return np.divide(power, power + 1, out=power)
+    return np.asarray(np.divide(power, power + 1, out=power))
 
 
 MEMBERS: dict[str, Any] = {

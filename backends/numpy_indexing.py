@@ -72,7 +72,7 @@ def _ordered(x: Array, negative: bool) -> Array:
 def _flipped(bits: Array) -> Array:
     """Sign and magnitude as two's complement, and back."""
     top = 8 * bits.itemsize - 1
-    return bits ^ ((bits >> top) & bits.dtype.type(2**top - 1))
+    return np.asarray(bits ^ ((bits >> top) & bits.dtype.type(2**top - 1)))
 
 
 def checked_indices(indices: Array, size: int, /) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -52,21 +51,6 @@ def local_response_normalization(
                 np.power(total, x.dtype.type(beta), out=total)
             np.divide(part, total, out=out)
     return y
-
-
-def layer_normalization(
-    x: Array,
-    scale: Array,
-    b: Array | None = None,
-    /,
-    *,
-    axis: int = -1,
-    epsilon: float = 1e-5,
-    stash_type: int = 1,
-    xp: Any,
-) -> tuple[Array, Array, Array]:
-    """LayerNormalization of float32, in one buffer."""
-    raise NotImplementedError
 
 
 KERNELS: dict[tuple[str, str], Kernel] = {

@@ -37,7 +37,7 @@ def _order(rows: Array, largest: bool) -> Array:
     """How to sort each row; of equal elements the first stays first, also from the greatest to the least."""
     if not largest:
         return np.argsort(rows, axis=-1, stable=True)
-    return rows.shape[-1] - 1 - np.flip(np.argsort(np.flip(rows, -1), axis=-1, stable=True), -1)
+    return np.asarray(rows.shape[-1] - 1 - np.flip(np.argsort(np.flip(rows, -1), axis=-1, stable=True), -1))
 
 
 def _by_partition(rows: Array, count: int, largest: bool) -> Array | None:
@@ -48,15 +48,15 @@ def _by_partition(rows: Array, count: int, largest: bool) -> Array | None:
     if rows.dtype.kind == "f" and bool(np.isnan(parts[:, place:] if largest else last).any()):
         return None
     found = rows >= last if largest else rows <= last
-    which, indices = np.nonzero(found)
-    if indices.size == rows.shape[0] * count:
-        indices = indices.reshape(-1, count)
+    which, places = np.nonzero(found)
+    if places.size == rows.shape[0] * count:
+        indices = places.reshape(-1, count)
         order = _order(np.take_along_axis(rows, indices, 1), largest)
         return np.take_along_axis(indices, order, 1)
     starts = np.searchsorted(which, np.arange(rows.shape[0] + 1))
     result = np.empty((rows.shape[0], count), np.int64)
     for row in range(rows.shape[0]):
-        some = indices[starts[row] : starts[row + 1]]
+        some = places[starts[row] : starts[row + 1]]
         result[row] = some[_order(rows[row, some], largest)[:count]]
     return result
 
