@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from functools import cache, partial
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -63,6 +63,7 @@ def build_namespace(label: str, library: ModuleType, members: Mapping[str, Any])
     return namespace
 
 
+@cache
 def numpy_dtype(code: int) -> np.dtype[Any]:
     """NumPy's dtype (of ml_dtypes where NumPy has none) for an ONNX element type code; strings are objects."""
     return np.dtype(object) if code == TensorProto.STRING else np.dtype(tensor_dtype_to_np_dtype(code))

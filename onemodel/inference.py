@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 from onnx import defs, helper, numpy_helper
+from onnx.checker import ValidationError
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
 from onemodel.errors import ModelError
@@ -200,6 +201,6 @@ def _infer(
             {f"i{i}": tensor for i, tensor in data.items()},
             opset_imports=[helper.make_opsetid(info.domain, info.opset)],
         )
-    except (InferenceError, RuntimeError, ValueError, IndexError):
+    except (InferenceError, ValidationError, RuntimeError, ValueError, IndexError):
         return [None] * len(node.outputs)
     return [found.get(f"o{i}") for i in range(len(node.outputs))]

@@ -82,9 +82,7 @@ class Placement:
     def reads_on_host(self, node: Node, index: int) -> bool:
         if node in self._at_host:
             return not node.entry.metadata
-        names = node.entry.inputs
-        name = names[index] if index < len(names) else node.entry.variadic
-        return name in node.entry.host
+        return node.entry.reads_on_host(index)
 
 
 def live(frame: Frame) -> list[Node]:

@@ -379,7 +379,7 @@ class _Builder:
         call: Callable[..., Any] = partial(function, **options) if options else function
         if step.bodies:
             return self._with_bodies(step, call)
-        halves = [i for i, value_type in enumerate(types) if value_type in value_types.HALVES]
+        halves = [i for i, t in enumerate(types) if t in value_types.HALVES and not entry.reads_on_host(i)]
         narrow = [
             xp.onnx_dtype(value_types.code_of(value.type)) if value and value.type in value_types.HALVES else None
             for value in step.outputs

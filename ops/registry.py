@@ -39,7 +39,11 @@ class Operator:
     attributes: Mapping[str, Any] = None  # type: ignore[assignment]
     """Attribute name to default; ``inspect.Parameter.empty`` where it is required."""
     extras: frozenset[str] = frozenset()
-    """Which of ``xp``, ``wanted`` and ``rng`` the function takes."""
+    """Which of ``xp``, ``wanted``, ``rng`` and ``once`` the function takes."""
+
+    def reads_on_host(self, index: int) -> bool:
+        """Whether input ``index`` is read as numbers on the host."""
+        return (self.inputs[index] if index < len(self.inputs) else self.variadic) in self.host
 
     @property
     def key(self) -> tuple[str, str]:
@@ -47,7 +51,7 @@ class Operator:
 
 
 _TABLE: dict[tuple[str, str], dict[int, Operator]] = {}
-_EXTRAS = frozenset({"xp", "wanted", "rng"})
+_EXTRAS = frozenset({"xp", "wanted", "rng", "once"})
 
 
 def operator(
@@ -73,6 +77,11 @@ def operator(
     ``onemodel.backends.extension``. It returns one array, or a tuple with one item per output. Graph attributes arrive
     as callables. It must not write into its inputs and should call nothing but ``xp``, so that it runs on every
     backend.
+
+    Three more keyword-only parameters may stand before ``xp``. ``wanted``: a tuple that tells which outputs the node
+    names. ``rng``: a callable without arguments that returns a key of 64 bits for ``xp.random_bits``; the node's
+    ``seed``, else the session's, fixes it. ``once``: ``once(function, *arguments)`` calls a function of attributes and
+    ``xp`` alone, and keeps its result for the node's later runs.
 
     Args:
         name: the operator's ``op_type``.
