@@ -135,6 +135,18 @@ def output_types(
     return result
 
 
+def declared_types(
+    entry: Operator, types: Sequence[str | None], attributes: Mapping[str, Any], count: int
+) -> list[str | None]:
+    """The output types that an entry declares itself, ``count`` of them."""
+    if callable(entry.types):
+        declared = list(entry.types(types, attributes))
+    else:
+        by_name = dict(zip(entry.inputs, types, strict=False))
+        declared = [text if "(" in text else by_name.get(text) for text in entry.types or ()]
+    return (declared + [None] * count)[:count]
+
+
 def predicted_bytes(
     schema: defs.OpSchema,
     node: ir.Node,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ from onemodel.frames import Frame, Node, Scope, Subgraph, Value
 from onemodel.ops import registry
 from onemodel.ops.registry import Operator
 from onemodel.placement import Placement, Slots, freeing, live, transfer_step
-from onemodel.program import NOTHING, Body, NodeInfo, Program, Step
+from onemodel.program import NOTHING, Body, NodeInfo, Program, Step, listing
 
 logger = logging.getLogger("onemodel")
 
@@ -201,7 +201,7 @@ class _Builder:
                 known[name] = body.types
         bound = {} if schema is None or schema.deprecated else inference.check_types(schema, info, types)
         if entry.types is not None:
-            inferred = _declared(entry, types, known, len(node.outputs))
+            inferred = inference.declared_types(entry, types, known, len(node.outputs))
         elif schema is not None:
             known_inputs = all(value is None or value.type is not None for value in inputs)
             inferred = inference.output_types(schema, node, attributes, info, types if known_inputs else None, bound)
@@ -304,13 +304,13 @@ class _Builder:
     def _refuse(self) -> None:
         if self.unsupported:
             raise UnsupportedOperatorError(
-                f"{_listing(self.unsupported, 'no definition')}\n"
+                f"{listing(self.unsupported, 'no definition')}\n"
                 "Give such an operator a meaning with @onemodel.operator(name, domain=..., since=...).",
                 self.unsupported,
             )
         if self.inexact:
             raise InexactOperatorError(
-                f'{_listing(self.inexact, "no exact result")}\nThe session is exact; it runs with mode="fast"',
+                f'{listing(self.inexact, "no exact result")}\nThe session is exact; it runs with mode="fast"',
                 self.inexact,
             )
 
@@ -465,18 +465,6 @@ class _Builder:
         )
 
 
-def _declared(
-    entry: Operator, types: Sequence[str | None], attributes: Mapping[str, Any], count: int
-) -> list[str | None]:
-    """The output types that an entry declares itself, ``count`` of them."""
-    if callable(entry.types):
-        declared = list(entry.types(types, attributes))
-    else:
-        by_name = dict(zip(entry.inputs, types, strict=False))
-        declared = [text if "(" in text else by_name.get(text) for text in entry.types or ()]
-    return (declared + [None] * count)[:count]
-
-
 def _function_key(function: ir.Function) -> tuple[str, str, str]:
     return "" if function.domain == "ai.onnx" else function.domain, function.name, function.overload
 
@@ -517,9 +505,3 @@ def _widened(
             for value, dtype in zip(result, (*narrow, *[None] * len(result)), strict=False)
         )
     return result if narrow[0] is None else xp.astype(result, narrow[0])
-
-
-def _listing(nodes: Iterable[NodeInfo], problem: str) -> str:
-    nodes = list(nodes)
-    lines = "".join(f"\n  {node}: {node.reason}" for node in nodes)
-    return f"{len(nodes)} node{'s have' if len(nodes) > 1 else ' has'} {problem}:{lines}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,13 @@ class NodeInfo:
         name = repr(self.name) if self.name else f"that makes {', '.join(map(repr, filter(None, self.outputs)))}"
         inside = "".join(f" in {part}" for part in reversed(self.path))
         return f"node {name} ({self.operator}){inside}"
+
+
+def listing(nodes: Iterable[NodeInfo], problem: str) -> str:
+    """What is wrong with how many nodes, and a line for each with its reason."""
+    nodes = list(nodes)
+    lines = "".join(f"\n  {node}: {node.reason}" for node in nodes)
+    return f"{len(nodes)} node{'s have' if len(nodes) > 1 else ' has'} {problem}:{lines}"
 
 
 Step = tuple[Callable[..., Any], tuple[int, ...], int | tuple[int | None, ...], tuple[int, ...], NodeInfo]
