@@ -3,6 +3,6 @@
 project = "OneModel"
 copyright = "the OneModel contributors"
 extensions = ["myst_parser"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "settled"]
 html_theme = "furo"
 html_title = "OneModel"
