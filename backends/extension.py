@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from onemodel.backends.sliding import Sliding, slide, slide_filters, slide_pool
+from onemodel.backends.sliding import Sliding, slide
 
 Array = Any
 
@@ -137,44 +137,19 @@ def sliding(
 
 
 @_extension
-def conv_windows(
-    x: Array,
-    w: Array,
-    b: Array | None,
-    group: int,
-    kernel_shape: Sequence[int] | None,
-    strides: Sequence[int] | None,
-    dilations: Sequence[int] | None,
-    pads: Sequence[int] | None,
-    auto_pad: str,
-    /,
-    *,
-    xp: Any,
-) -> Sliding:
-    """Where the filters ``w`` (M, C / group, *kernel) lie on ``x`` (N, C, *spatial); see ``sliding``.
+def check_filters(x: Array, w: Array, b: Array | None, group: int, kernel_shape: Sequence[int] | None, /, *, xp: Any) -> None:
+    """Raise ValueError where ``x`` (N, C, *spatial), ``w`` (M, C / group, *kernel) and the bias ``b`` (M) do not fit.
 
-    Raises:
-        ValueError: x, the filters and the bias ``b`` (M) do not fit together, or see ``sliding``.
+    It is here so that operators and native kernels say the same.
     """
-    shape = None if b is None else b.shape
-    return slide_filters(x.shape, w.shape, shape, group, kernel_shape, strides, dilations, pads, auto_pad)
-
-
-@_extension
-def pool_windows(
-    x: Array,
-    kernel_shape: Sequence[int],
-    strides: Sequence[int] | None,
-    dilations: Sequence[int] | None,
-    pads: Sequence[int] | None,
-    auto_pad: str,
-    ceil_mode: int,
-    /,
-    *,
-    xp: Any,
-) -> Sliding:
-    """Where the windows of a pooling lie on ``x`` (N, C, *spatial); see ``sliding``."""
-    return slide_pool(x.shape, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    if x.ndim < 3 or w.ndim != x.ndim:
+        raise ValueError(f"X and W must have the same rank, from 3 on; their shapes are {x.shape} and {w.shape}")
+    if kernel_shape is not None and tuple(kernel_shape) != w.shape[2:]:
+        raise ValueError(f"kernel_shape {list(kernel_shape)} is not that of W, whose shape is {w.shape}")
+    if group < 1 or x.shape[1] != w.shape[1] * group or w.shape[0] % group:
+        raise ValueError(f"{x.shape[1]} channels do not fit W of shape {w.shape} and group {group}")
+    if b is not None and b.shape != (w.shape[0],):
+        raise ValueError(f"B must have the shape ({w.shape[0]},), one number per output channel, not {b.shape}")
 
 
 @_extension
@@ -244,17 +219,12 @@ def rescale(x: Array, mean: Array, factor: Array, offset: Array, /, *, xp: Any) 
 
 
 @_extension
-def legacy_uniform(seed: int | None, shape: Sequence[int], /, *, xp: Any) -> np.ndarray[Any, Any]:
-    """Draws from [0, 1) by NumPy's legacy MT19937 generator, float64, on the host; without a seed others every time.
+def legacy_uniform(seed: int, shape: Sequence[int], /, *, xp: Any) -> np.ndarray[Any, Any]:
+    """Draws from [0, 1) by NumPy's legacy MT19937 generator, float64, on the host.
 
     ONNX's own test cases of Dropout in training expect these draws.
-
-    Raises:
-        ValueError: an exact namespace is asked for draws without a seed.
     """
-    if seed is None and xp.label.endswith("exact"):
-        raise ValueError("random draws without a seed cannot be exact; give the node a seed")
-    return np.random.RandomState(None if seed is None else seed % 2**32).random_sample(tuple(shape))
+    return np.random.RandomState(seed % 2**32).random_sample(tuple(shape))
 
 
 @_extension
@@ -602,7 +572,7 @@ def weighted_taps(
 ) -> Array:
     """Each element along ``axis`` a weighted sum of elements of ``x`` along it, tap after tap from the left.
 
-    One function, because it fixes the order of operations, the same in both modes: each product is rounded, then each sum.
+    One function, because it fixes the order of operations, in both modes: each product is rounded, then each sum.
 
     Args:
         x: floats.
@@ -663,3 +633,30 @@ def integer_conv(
     if w_zero is not None and w_zero.ndim:
         w_zero = xp.reshape(w_zero, (1, groups, w.shape[0] // groups, 1))
     return xp.reshape(xp.integer_matmul(filters, columns, w_zero, x_zero), shape)
+
+
+@_extension
+def join_complex(x: Array, /, *, xp: Any) -> Array:
+    """Real and imaginary parts, the last axis of ``x``, as complex numbers; the standard does not put them together."""
+    dtype = xp.complex64 if x.dtype == xp.float32 else xp.complex128
+    parts = xp.astype(x, dtype)
+    return parts[..., 0] + parts[..., 1] * xp.asarray(1j, dtype=dtype)
+
+
+@_extension
+def split_complex(z: Array, /, *, xp: Any) -> Array:
+    """The other way round: complex numbers as real and imaginary parts along a new last axis."""
+    return xp.stack([xp.real(z), xp.imag(z)], axis=-1)
+
+
+@_extension
+def quantize(x: Array, scale: Array, zero: Array | None, code: int, /, *, xp: Any) -> Array:
+    """x / scale rounded half to even, plus ``zero``, saturated to the 8 or 16-bit integer type of ONNX's ``code``.
+
+    One function, because it is all that a quantized model does between two products: a backend can do it in one pass.
+
+    Args:
+        x, scale, zero: of one type of floats; scale and zero broadcast against x.
+    """
+    whole = xp.round(x / scale)
+    return xp.convert(whole if zero is None else whole + zero, code)

@@ -32,7 +32,8 @@ def conv(
     xp: Any,
 ) -> Array:
     """Conv, with the patches written out block by block for BLAS."""
-    windows = xp.conv_windows(x, w, b, group, kernel_shape, strides, dilations, pads, auto_pad)
+    xp.check_filters(x, w, b, group, kernel_shape)
+    windows = xp.sliding(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
     return convolve(xp.pad(x, ((0, 0), (0, 0), *windows.widths)), w, windows.strides, windows.dilations, group, b)
 
 
@@ -48,34 +49,36 @@ def convolve(
     """See ``extension.conv``; with a bias per output channel."""
     batch, count, channels, kernel = x.shape[0], w.shape[0] // groups, w.shape[1], w.shape[2:]
     spatial = list(zip(x.shape[2:], kernel, strides, dilations, strict=True))
-    positions = tuple((size - step * (taps - 1) - 1) // stride + 1 for size, taps, stride, step in spatial)
+    positions = tuple(max((size - step * (taps - 1) - 1) // stride + 1, 0) for size, taps, stride, step in spatial)
     depth, width = channels * math.prod(kernel), math.prod(positions)
     filters = w.reshape(groups, count, depth)
     offset = None if bias is None else bias.reshape(groups, count, 1)
+    y: Array
     if max(*kernel, *strides) == 1:
         y = np.matmul(filters, x.reshape(batch, groups, channels, width))
         if offset is not None:
             y += offset
         return y.reshape(batch, groups * count, *positions)
-    # Short rows are copied faster as one run over all of them, with the windows that wrap around cut off in the end.
-    rows, columns = (*positions[-2:],) if len(kernel) == 2 else (0, 0)
-    in_one_run = len(kernel) == 2 and max(strides) == 1 and columns <= 32 and count <= 32
-    steps = [step * stride for step, stride in zip(x.strides[2:], strides, strict=True)]
     places = positions
-    if in_one_run and x.strides[2] == x.shape[3] * x.strides[3]:
-        places, steps = ((rows - 1) * x.shape[3] + columns,), steps[1:]
-        y = np.empty((batch, groups, count, rows * x.shape[3]), x.dtype)
-    else:
-        in_one_run = False
-        y = np.empty((batch, groups, count, width), x.dtype)
+    steps = [step * stride for step, stride in zip(x.strides[2:], strides, strict=True)]
+    if len(kernel) == 2 and max(strides) == 1 and _in_one_run(x, count, positions):
+        # The last row ends with its last window; after the others some wrap around, and are cut off in the end.
+        places, steps = ((positions[0] - 1) * x.shape[3] + positions[1],), steps[1:]
+        width = positions[0] * x.shape[3]
+    y = np.empty((batch, groups, count, width), x.dtype)
     taps = (step * stride for step, stride in zip(x.strides[2:], dilations, strict=True))
     lead = (x.strides[0], x.strides[1] * channels, x.strides[1])
     patches = as_strided(x, (batch, groups, channels, *kernel, *places), (*lead, *taps, *steps), writeable=False)
     _multiply(filters, patches, offset, y, len(places))
-    if in_one_run:
-        y = y.reshape(batch, groups * count, rows, x.shape[3])[..., :columns]
-        return np.ascontiguousarray(y)
-    return y.reshape(batch, groups * count, *positions)
+    if places is positions:
+        return y.reshape(batch, groups * count, *positions)
+    return np.ascontiguousarray(y.reshape(batch, groups * count, positions[0], x.shape[3])[..., : positions[1]])
+
+
+def _in_one_run(x: Array, count: int, positions: Sequence[int]) -> bool:
+    """Whether short rows are copied as one run over all of them; it pays where there are few filters to multiply."""
+    dense = x.strides[2] == x.shape[3] * x.strides[3]
+    return dense and count <= 32 and 0 < positions[1] <= 32 and positions[0] > 0
 
 
 def _multiply(filters: Array, patches: Array, offset: Array | None, y: Array, rank: int) -> None:
@@ -95,12 +98,14 @@ def _multiply(filters: Array, patches: Array, offset: Array | None, y: Array, ra
         for first in range(0, groups, some):
             for top in range(0, positions[0], rows):
                 block = (slice(image, image + images), slice(first, first + some))
-                part = patches[(*block, *lead, slice(top, top + rows))]
+                index: tuple[slice, ...] = (*block, *lead, slice(top, top + rows))
+                part = patches[index]
                 columns = buffer[: part.size].reshape(part.shape)
                 columns[...] = part
-                columns = columns.reshape(*part.shape[:2], depth, math.prod(part.shape[-rank:]))
-                out = y[(*block, slice(None), slice(top * row, top * row + columns.shape[3]))]
-                np.matmul(filters[first : first + some], columns, out=out)
+                size = math.prod(part.shape[-rank:])
+                index = (*block, slice(None), slice(top * row, top * row + size))
+                out = y[index]
+                np.matmul(filters[first : first + some], columns.reshape(*part.shape[:2], depth, size), out=out)
                 if offset is not None:
                     out += offset[first : first + some]
 
@@ -113,9 +118,10 @@ def _fitting(size: int, count: int) -> int:
 def matmul(a: Array, b: Array, /) -> Array:
     """``matmul`` with a stack of matrices times one matrix as one product."""
     if a.ndim > 2 and b.ndim == 2 and a.shape[-1] == b.shape[0]:
-        return np.matmul(a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[1])
-    result: Array = np.matmul(a, b)
-    return result
+        rows: Array = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
+        return np.matmul(rows, b).reshape(*a.shape[:-1], b.shape[1])  # type: ignore[no-any-return]
+    product: Array = np.matmul(a, b)
+    return product
 
 
 KERNELS: dict[tuple[str, str], Kernel] = {("", "Conv"): Kernel(conv, 1, ("float32", "float64"))}

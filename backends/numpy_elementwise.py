@@ -103,7 +103,7 @@ def softmax(x: Array, axis: int, /) -> Array:
     length = x.shape[-1]
     source, target = np.ascontiguousarray(x).reshape(-1, length), result.reshape(-1, length)
     if length <= _SHORT <= source.shape[0]:
-        columns = np.ascontiguousarray(source.T)
+        columns = source.T.copy()
         columns -= np.maximum.reduce(columns, axis=0)
         np.exp(columns, out=columns)
         columns /= np.add.reduce(columns, axis=0)

@@ -81,6 +81,18 @@ def weighted_taps(
     return result.reshape(*x.shape[:axis], count, *trail)
 
 
+def join_complex(x: Array, /) -> Array:
+    """See ``extension.join_complex``; a view where the parts lie side by side."""
+    dtype = np.complex64 if x.dtype == np.float32 else np.complex128
+    return np.ascontiguousarray(x).view(dtype)[..., 0]
+
+
+def split_complex(z: Array, /) -> Array:
+    """See ``extension.split_complex``; a view."""
+    z = np.ascontiguousarray(z)
+    return z.view(z.real.dtype).reshape(*z.shape, 2)
+
+
 def half_through_float32(function: Callable[..., Array]) -> Callable[..., Array]:
     """``function`` with float16 and bfloat16 arrays computed in float32 and rounded once.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,8 @@ def local_response_normalization(
         raise ValueError(f"size must be 1 or more and X have channels; size is {size} and X's shape {x.shape}")
     channels = x.shape[1]
     y = np.empty(x.shape, x.dtype)
-    source, target = x.reshape(len(x), channels, -1), y.reshape(len(x), channels, -1)
+    shape = (len(x), channels, math.prod(x.shape[2:]))
+    source, target = x.reshape(shape), y.reshape(shape)
     count = max(_BLOCK // max(channels, 1), 1)
     factor, offset, before, after = x.dtype.type(alpha / size), x.dtype.type(bias), (size - 1) // 2, size // 2
     for image, result in zip(source, target, strict=True):

@@ -32,7 +32,7 @@ def max_pool(
     xp: Any,
 ) -> Array | tuple[Array, Array]:
     """MaxPool, in place."""
-    windows: Sliding = xp.pool_windows(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    windows: Sliding = xp.sliding(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     windows.counts()
     least = -math.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     if not any(wanted[1:]):
@@ -69,7 +69,7 @@ def average_pool(
     xp: Any,
 ) -> Array:
     """AveragePool, in place."""
-    windows: Sliding = xp.pool_windows(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    windows: Sliding = xp.sliding(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     counts = windows.counts(bool(count_include_pad))
     divisor = np.ones((), x.dtype)
     for along in counts:

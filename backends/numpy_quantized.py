@@ -1,4 +1,4 @@
-"""NumPy's own way to multiply small integers: in floats, whose sums are exact as long as they fit."""
+"""NumPy's own way to quantize, and to multiply small integers: in floats, whose sums are exact as long as they fit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,42 @@ from typing import Any
 
 import numpy as np
 
+from onemodel.backends.base import numpy_dtype
+
 Array = np.ndarray[Any, Any]
+
+_BLOCK = 32768
+"""Elements that are computed at a time, so that they stay in the cache."""
+
+
+def quantize(x: Array, scale: Array, zero: Array | None, code: int, /) -> Array:
+    """See ``extension.quantize``; the same operations, block by block where scale and zero are numbers."""
+    dtype = numpy_dtype(code)
+    if scale.ndim or (zero is not None and zero.ndim) or not x.flags.c_contiguous:
+        return _quantize_block(np.divide(x, scale), zero, dtype)
+    result = np.empty(x.shape, dtype)
+    source, target = x.reshape(-1), result.reshape(-1)
+    buffer = np.empty(min(_BLOCK, source.size), x.dtype)
+    for start in range(0, source.size, _BLOCK):
+        part = source[start : start + _BLOCK]
+        target[start : start + _BLOCK] = _quantize_block(np.divide(part, scale, out=buffer[: part.size]), zero, dtype)
+    return result
+
+
+def _quantize_block(quotient: Array, zero: Array | None, dtype: np.dtype[Any]) -> Array:
+    """The quotient, which may be overwritten, rounded and moved to the integer type; NaN gives 0."""
+    if not isinstance(quotient, np.ndarray):
+        quotient = np.asarray(quotient)
+    limits = np.iinfo(dtype)
+    np.rint(quotient, out=quotient)
+    if zero is not None:
+        quotient += zero
+    # Three times as fast as maximum and minimum with numbers.
+    np.clip(quotient, quotient.dtype.type(limits.min), quotient.dtype.type(limits.max), out=quotient)
+    # A sum is NaN only where an element is, the elements being bounded.
+    if np.isnan(quotient.sum()):
+        quotient[np.isnan(quotient)] = 0
+    return quotient.astype(dtype)
 
 
 def integer_matmul(a: Array, b: Array, a_zero: Array | None = None, b_zero: Array | None = None, /) -> Array:

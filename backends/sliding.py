@@ -107,49 +107,6 @@ def slide(
     return Sliding(tuple(sizes), tuple(kernel), strides, dilations, tuple(found), tuple(positions))
 
 
-def slide_filters(
-    x: tuple[int, ...],
-    w: tuple[int, ...],
-    b: tuple[int, ...] | None,
-    group: int,
-    kernel_shape: Sequence[int] | None,
-    strides: Sequence[int] | None,
-    dilations: Sequence[int] | None,
-    pads: Sequence[int] | None,
-    auto_pad: str,
-) -> Sliding:
-    """See ``extension.conv_windows``; ``x``, ``w`` and ``b`` are shapes."""
-    if len(x) < 3 or len(w) != len(x):
-        raise ValueError(f"X and W must have the same rank, from 3 on; their shapes are {x} and {w}")
-    if kernel_shape is not None and tuple(kernel_shape) != w[2:]:
-        raise ValueError(f"kernel_shape {list(kernel_shape)} is not that of W, whose shape is {w}")
-    if group < 1 or x[1] != w[1] * group or w[0] % group:
-        raise ValueError(f"{x[1]} channels do not fit W of shape {w} and group {group}")
-    if b is not None and b != (w[0],):
-        raise ValueError(f"B must have the shape ({w[0]},), one number per output channel, not {b}")
-    return slide(x[2:], w[2:], _numbers(strides), _numbers(dilations), _numbers(pads), auto_pad, 0)
-
-
-def slide_pool(
-    x: tuple[int, ...],
-    kernel_shape: Sequence[int],
-    strides: Sequence[int] | None,
-    dilations: Sequence[int] | None,
-    pads: Sequence[int] | None,
-    auto_pad: str,
-    ceil_mode: int,
-) -> Sliding:
-    """See ``extension.pool_windows``; ``x`` is a shape."""
-    if len(x) < 3:
-        raise ValueError(f"X must have batch, channels and spatial axes; its shape is {x}")
-    kernel = tuple(kernel_shape)
-    return slide(x[2:], kernel, _numbers(strides), _numbers(dilations), _numbers(pads), auto_pad, ceil_mode)
-
-
-def _numbers(values: Sequence[int] | None) -> tuple[int, ...] | None:
-    return None if values is None else tuple(values)
-
-
 def _per_axis(name: str, values: Sequence[int] | None, count: int, least: int) -> tuple[int, ...]:
     values = tuple(values) if values else (least,) * count
     if len(values) != count or min(values, default=least) < least:

@@ -93,12 +93,12 @@ def _settled(path: Path) -> str:
 
 
 def notes_by_operator(paths: Iterable[Path] | None = None) -> dict[str, list[str]]:
-    """Operator name to the notes that name it."""
+    """Operator name, ``?`` for any ending, to the notes that name it."""
     notes = defaultdict(list)
     for path in paths or sorted(SETTLED.glob("*.md")):
         for line in path.read_text(encoding="utf-8").split("\n"):
             if line.startswith("- **"):
-                for name in line[4:].partition("**")[0].split(","):
+                for name in line[4:].replace("\\*", "?").partition("**")[0].split(","):
                     notes[name.strip()].append(line)
     return dict(notes)
 
