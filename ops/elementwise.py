@@ -337,7 +337,8 @@ def _before_opset_7(name, since, function):
             return function(a, xp.reshape(b, (1,) * min(b.ndim, a.ndim)), xp=xp)
         start = a.ndim - b.ndim if axis is None else axis + a.ndim * (axis < 0)
         stop = start + b.ndim
-        if start < 0 or a.shape[start:stop] != b.shape:
+        run = a.shape[max(start, 0) : stop]
+        if len(run) != b.ndim or any(size not in (1, whole) for size, whole in zip(b.shape, run, strict=True)):
             raise ValueError(f"shape {b.shape} is not found in {a.shape} at axis {start}")
         return function(a, xp.reshape(b, (*b.shape, *[1] * (a.ndim - stop))), xp=xp)
 

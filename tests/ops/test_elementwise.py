@@ -369,6 +369,12 @@ class TestBeforeOpset7:
         check(function(a, b[:, None]), op, a, b, axis=0, broadcast=1, opset=6)
         check(function(a, a), op, a, a, opset=6)
 
+    def test_an_axis_of_size_1_spreads(self) -> None:
+        """The official suite has it, although the specification says that it doesn't work yet."""
+        a = f32(*range(6)).reshape(2, 3)
+        for b in (f32(10, 20).reshape(2, 1), f32(1, 2, 3).reshape(1, 3)):
+            check(a + b, "Add", a, b, axis=0, broadcast=1, opset=6)
+
     def test_without_the_attribute_shapes_agree(self) -> None:
         check(self.A * 2, "Add", self.A, self.A, opset=6)
         refused("broadcast is 0", "Add", self.A, f32(1, 2, 3, 4), opset=6)
