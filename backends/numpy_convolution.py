@@ -89,30 +89,32 @@ def _multiply(filters: Array, patches: Array, offset: Array | None, y: Array, ra
     batch, groups, _ = patches.shape[:3]
     positions = patches.shape[-rank:]
     depth, row = filters.shape[2], math.prod(positions[1:])
-    rows = _fitting(depth * row, positions[0])
-    some = _fitting(depth * row * positions[0], groups)
-    images = _fitting(depth * row * positions[0] * groups, batch)
+    # A matrix of few rows is not worth packing, so BLAS reads the patches once, and a small block serves as well.
+    block = _BLOCK if filters.shape[1] > 4 else _BLOCK // 8
+    rows = _fitting(block, depth * row, positions[0])
+    some = _fitting(block, depth * row * positions[0], groups)
+    images = _fitting(block, depth * row * positions[0] * groups, batch)
     buffer = np.empty(images * some * rows * depth * row, y.dtype)
     lead = (slice(None),) * (patches.ndim - rank - 2)
     for image in range(0, batch, images):
         for first in range(0, groups, some):
             for top in range(0, positions[0], rows):
-                block = (slice(image, image + images), slice(first, first + some))
-                index: tuple[slice, ...] = (*block, *lead, slice(top, top + rows))
+                here = (slice(image, image + images), slice(first, first + some))
+                index: tuple[slice, ...] = (*here, *lead, slice(top, top + rows))
                 part = patches[index]
                 columns = buffer[: part.size].reshape(part.shape)
                 columns[...] = part
                 size = math.prod(part.shape[-rank:])
-                index = (*block, slice(None), slice(top * row, top * row + size))
+                index = (*here, slice(None), slice(top * row, top * row + size))
                 out = y[index]
                 np.matmul(filters[first : first + some], columns.reshape(*part.shape[:2], depth, size), out=out)
                 if offset is not None:
                     out += offset[first : first + some]
 
 
-def _fitting(size: int, count: int) -> int:
-    """How many of ``count`` things of ``size`` elements are made at a time, at least one."""
-    return min(max(_BLOCK // max(size, 1), 1), max(count, 1))
+def _fitting(block: int, size: int, count: int) -> int:
+    """How many of ``count`` things of ``size`` elements fit into a block, at least one."""
+    return min(max(block // max(size, 1), 1), max(count, 1))
 
 
 def matmul(a: Array, b: Array, /) -> Array:
