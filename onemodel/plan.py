@@ -153,9 +153,14 @@ class _Builder:
         if opset is None:
             raise ModelError(f"{info}: the model imports no opset for the domain {domain or 'ai.onnx'!r}")
         schema = inference.schema_of(domain, node.op_type, opset)
-        if entry is None and not (schema is not None and schema.deprecated):
+        if entry is not None:
+            # A session may bring back what ONNX has removed.
+            schema = None if schema is None or schema.deprecated else schema
+        else:
             entry = registry.find(domain, node.op_type, opset)
-        if schema is not None and not schema.deprecated:
+            if entry is not None and schema is not None and schema.deprecated and entry.since < schema.since_version:
+                entry = None
+        if schema is not None and (entry is not None or not schema.deprecated):
             inference.check_node(schema, node, info, tuple(attributes))
         elif entry is not None:
             inference.check_entry(entry, node, info, tuple(attributes))
@@ -199,7 +204,7 @@ class _Builder:
                 step.bodies[name] = body
                 step.attributes[name] = body
                 known[name] = body.types
-        bound = {} if schema is None or schema.deprecated else inference.check_types(schema, info, types)
+        bound = {} if schema is None else inference.check_types(schema, info, types)
         if entry.types is not None:
             inferred = inference.declared_types(entry, types, known, len(node.outputs))
         elif schema is not None:
@@ -212,7 +217,7 @@ class _Builder:
         if self.planner.mode == "exact":
             reason = exactness.refusal(entry, [t for t, value in zip(types, inputs, strict=True) if value] + inferred)
             seeded = known.get("seed") is not None or self.planner.config.seed is not None
-            if reason is None and "rng" in entry.extras and not seeded:
+            if reason is None and not seeded and entry.may_draw([_known(value) for value in inputs], known):
                 reason = UNSEEDED
             if reason is not None:
                 self.inexact.append(replace(info, reason=reason))
@@ -463,6 +468,11 @@ class _Builder:
             tuple(slots.device(inner) for _, inner in frame.captures),
             outputs,
         )
+
+
+def _known(value: Value | None) -> Any:
+    """A constant, None for an omitted input, ``...`` for what only a run knows."""
+    return None if value is None else value.constant if value.is_constant else ...
 
 
 def _function_key(function: ir.Function) -> tuple[str, str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from onemodel.ops.axes import one_axis, some_axes
+from onemodel.ops.random import uniform
 from onemodel.ops.registry import operator
 
 
@@ -199,15 +200,21 @@ def _axes_from(x, axis):
     return tuple(range(one_axis(axis, x.ndim), x.ndim))
 
 
-@operator("Dropout", since=12, host=("ratio", "training_mode"), widen=False)
-def dropout(data, ratio=None, training_mode=None, /, *, seed=None, xp):
+def _in_training(inputs, attributes):
+    """Whether the input training_mode may be true."""
+    mode = inputs[2] if len(inputs) > 2 else None
+    return mode is ... or (mode is not None and bool(mode))
+
+
+@operator("Dropout", since=12, host=("ratio", "training_mode"), widen=False, draws=_in_training)
+def dropout(data, ratio=None, training_mode=None, /, *, seed=None, rng, xp):
     """data, in training with ``ratio`` of its elements set to 0 and the others over 1 - ratio; and what was kept."""
     ratio = 0.5 if ratio is None else float(ratio)
     if not 0 <= ratio < 1:
         raise ValueError(f"ratio must lie in [0, 1), not be {ratio}")
     if training_mode is None or not bool(training_mode) or ratio == 0:
         return data, xp.ones(data.shape, dtype=xp.bool)
-    return _dropped(data, ratio, seed, xp)
+    return _dropped(data, ratio, seed, rng, xp)
 
 
 @operator("Dropout", since=10, widen=False)
@@ -222,20 +229,24 @@ def dropout_with_mask_of_data_type(data, /, *, ratio=0.5, xp):
     return data, xp.ones(data.shape, dtype=data.dtype)
 
 
-@operator("Dropout", since=6, widen=False)
-def dropout_by_flag(data, /, *, is_test=0, ratio=0.5, xp):
+@operator("Dropout", since=6, widen=False, draws=lambda inputs, attributes: not attributes["is_test"])
+def dropout_by_flag(data, /, *, is_test=0, ratio=0.5, rng, xp):
     """Before opset 7 ``is_test`` tells training from inference."""
     if is_test or ratio == 0:
         return data, xp.ones(data.shape, dtype=data.dtype)
-    y, kept = _dropped(data, ratio, None, xp)
+    y, kept = _dropped(data, ratio, None, rng, xp)
     return y, xp.astype(kept, data.dtype)
 
 
-def _dropped(data, ratio, seed, xp):
-    """Elements whose draw lies below ``ratio`` are dropped; draws come in the order of the elements."""
+def _dropped(data, ratio, seed, rng, xp):
+    """Elements whose draw lies below ``ratio`` are dropped; draws come in the order of the elements.
+
+    A seed is one of NumPy's legacy generator, as the official suite has it.
+    """
     if seed is None:
-        raise ValueError("Dropout in training draws random numbers, and needs the attribute seed to fix them")
-    kept = xp.from_host(xp.legacy_uniform(seed, data.shape) >= ratio)
+        kept = uniform(rng(), data.shape, xp.float32, xp) >= ratio
+    else:
+        kept = xp.from_host(xp.legacy_uniform(seed, data.shape) >= ratio)
     wide = data if data.dtype in (xp.float32, xp.float64) else xp.astype(data, xp.float32)
     y = xp.where(kept, wide * xp.constant(1 / (1 - ratio), wide), xp.constant(0, wide))
     return xp.astype(y, data.dtype, copy=False), kept

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Types = Sequence[str] | Callable[[Sequence[str | None], Mapping[str, Any]], Sequence[str | None]]
+Draws = Callable[[Sequence[Any], Mapping[str, Any]], bool]
 BodyTypes = Callable[[Sequence[str | None], Mapping[str, Any]], Sequence[str | None]]
 
 
@@ -28,6 +29,7 @@ class Operator:
     elementwise: bool = False
     widen: bool = True
     inexact: str | None = None
+    draws: Draws | None = None
     types: Types | None = None
     bodies: Mapping[str, BodyTypes] | None = None
     inputs: tuple[str, ...] = ()
@@ -40,6 +42,10 @@ class Operator:
     """Attribute name to default; ``inspect.Parameter.empty`` where it is required."""
     extras: frozenset[str] = frozenset()
     """Which of ``xp``, ``wanted``, ``rng`` and ``once`` the function takes."""
+
+    def may_draw(self, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> bool:
+        """Whether a node with these inputs (see ``draws``) and attributes may draw random numbers."""
+        return "rng" in self.extras and (self.draws is None or self.draws(inputs, attributes))
 
     def reads_on_host(self, index: int) -> bool:
         """Whether input ``index`` is read as numbers on the host."""
@@ -64,6 +70,7 @@ def operator(
     elementwise: bool = False,
     widen: bool = True,
     inexact: str | None = None,
+    draws: Draws | None = None,
     types: Types | None = None,
     bodies: Mapping[str, BodyTypes] | None = None,
     override: bool = False,
@@ -95,6 +102,8 @@ def operator(
         widen: ``False`` takes float16 and bfloat16 inputs as they are; else they arrive as float32, and outputs of a
             half type are rounded once at the end.
         inexact: why exact mode refuses the operator; ``None`` lets the ``xp`` functions that it uses decide.
+        draws: for an operator with ``rng`` that does not always draw, a callable of the inputs (constants as NumPy
+            arrays, None where omitted, ``...`` where only a run knows) and the attributes that says whether it may.
         types: the outputs' ONNX types, which the plan needs for what follows the node. A sequence names for each output
             an input with the same type, or an ONNX type (``"tensor(float)"``); a callable gets the inputs' types (None
             where unknown) and the attributes, and returns the types. Operators of ONNX leave it out: their schema
@@ -124,6 +133,7 @@ def operator(
             elementwise,
             widen,
             inexact,
+            draws,
             types if types is None or callable(types) else tuple(types),
             bodies,
             **_signature(function),

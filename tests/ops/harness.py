@@ -93,7 +93,7 @@ def run_model(proto: onnx.ModelProto, *inputs: Any, rtol: float = 1e-5, atol: fl
     for path, options in PATHS.items():
         if path == "array-api-strict" and not _standard([*feeds.values(), *results["numpy fast"]]):
             continue
-        if path == "numpy exact" and _exact_refuses(proto):
+        if path == "numpy exact" and exact_refuses(proto):
             continue
         results[path] = onemodel.Session(proto, **options).run(None, feeds)
         expected = results["numpy fast"]
@@ -210,7 +210,7 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
                 yield from _nodes(attribute.g)
 
 
-def _exact_refuses(proto: onnx.ModelProto) -> bool:
+def exact_refuses(proto: onnx.ModelProto) -> bool:
     """Whether exact mode refuses the model, by its name and with the way on."""
     try:
         onemodel.Session(proto, mode="exact")

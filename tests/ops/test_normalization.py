@@ -6,10 +6,11 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 
 import onemodel
-from tests.ops.harness import arrays, check, like_onnxruntime, model, refused, run
+from tests.ops.harness import arrays, check, exact_refuses, like_onnxruntime, model, refused, run
 
 RNG = np.random.default_rng(0)
 Array = np.ndarray[Any, Any]
@@ -325,9 +326,35 @@ class TestDropout:
         np.testing.assert_array_equal(y, np.where(kept, x, 0))
         assert 0 < kept.sum() < 40
 
-    def test_training_needs_a_seed(self) -> None:
-        refused("needs the attribute seed", "Dropout", self.x, None, np.array(True))
-        refused("needs the attribute seed", "Dropout", self.x, opset=6)
+    @pytest.mark.parametrize("opset", [6, 12])
+    def test_training_without_a_seed_draws_anew(self, opset: int) -> None:
+        x = np.ones((100, 100), np.float32)
+        inputs = (x,) if opset == 6 else (x, np.array(0.5, np.float32), np.array(True))
+        proto = model("Dropout", inputs, opset=opset)
+        feeds = {f"x{i}": value for i, value in enumerate(inputs)}
+
+        def twice(**options: Any) -> list[Any]:
+            session = onemodel.Session(proto, mode="fast", **options)
+            return [session.run(None, feeds)[0] for _ in range(2)]
+
+        first, second = twice()
+        assert (first != second).any()
+        assert set(np.unique(first)) == {0, 2}
+        assert 0.45 < (first == 0).mean() < 0.55
+        first, second = twice(seed=1)
+        np.testing.assert_array_equal(first, second)
+
+    def test_exact_mode_refuses_what_may_draw_without_a_seed(self) -> None:
+        ratio, on, off = np.array(0.5, np.float32), np.array(True), np.array(False)
+        for inputs, refused_by_exact in [((self.x,), False), ((self.x, ratio), False), ((self.x, ratio, on), True)]:
+            assert exact_refuses(model("Dropout", inputs)) is refused_by_exact
+        proto = model("Dropout", (self.x, ratio, off))
+        del proto.graph.input[2]
+        for constant, refused_by_exact in [(off, False), (on, True)]:
+            proto.graph.initializer.append(onnx.numpy_helper.from_array(constant, "x2"))
+            assert exact_refuses(proto) is refused_by_exact
+            del proto.graph.initializer[:]
+        onemodel.Session(model("Dropout", (self.x, ratio, on)), mode="exact", seed=1)
 
     @pytest.mark.parametrize("ratio", [1.0, -0.5, float("nan")])
     def test_wrong_ratio_is_refused(self, ratio: float) -> None:
