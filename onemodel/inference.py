@@ -17,7 +17,7 @@ from onnx.shape_inference import InferenceError, infer_node_outputs
 from onemodel.errors import ModelError
 from onemodel.ops.registry import Operator
 from onemodel.program import NodeInfo
-from onemodel.types import dtype_of, is_tensor, of_proto, to_proto
+from onemodel.types import dtype_of, is_tensor, of_proto, of_schema, to_proto
 
 Option = defs.OpSchema.FormalParameterOption
 
@@ -29,6 +29,14 @@ def schema_of(domain: str, name: str, opset: int) -> defs.OpSchema | None:
         return defs.get_schema(name, opset, domain)
     except defs.SchemaError:
         return None
+
+
+def _type_variables(schema: defs.OpSchema) -> dict[str, list[str]]:
+    """What each type variable of a schema may stand for."""
+    return {
+        variable.type_param_str: list(map(of_schema, variable.allowed_type_strs))
+        for variable in schema.type_constraints
+    }
 
 
 def expanded(parameters: Sequence[Any], count: int) -> list[Any]:
@@ -82,13 +90,13 @@ def check_entry(entry: Operator, node: ir.Node, info: NodeInfo, given: Sequence[
 
 def check_types(schema: defs.OpSchema, info: NodeInfo, types: Sequence[str | None]) -> dict[str, str]:
     """Refuse input types that the operator version does not take; returns what its type variables stand for."""
-    allowed = {constraint.type_param_str: constraint.allowed_type_strs for constraint in schema.type_constraints}
+    allowed = _type_variables(schema)
     bound: dict[str, str] = {}
     for formal, value_type in zip(expanded(schema.inputs, len(types)), types, strict=True):
         if value_type is None:
             continue
         variable = formal.type_str
-        options = allowed.get(variable, [variable])
+        options = allowed.get(variable, [of_schema(variable)])
         if value_type not in options:
             raise ModelError(
                 f"{info}: input {formal.name!r} is {value_type}; this version (since opset {schema.since_version}) "
@@ -118,10 +126,10 @@ def output_types(
         types: the inputs' types, None for an omitted one; None where some are not known.
         bound: what the schema's type variables stand for.
     """
-    allowed = {constraint.type_param_str: constraint.allowed_type_strs for constraint in schema.type_constraints}
+    allowed = _type_variables(schema)
     result: list[str | None] = []
     for formal in expanded(schema.outputs, len(node.outputs)):
-        options = allowed.get(formal.type_str, [formal.type_str])
+        options = allowed.get(formal.type_str, [of_schema(formal.type_str)])
         variadic = formal.option == Option.Variadic and not formal.is_homogeneous
         if formal.type_str in bound and not variadic:
             result.append(bound[formal.type_str])

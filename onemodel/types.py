@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, TypeGuard
@@ -59,6 +60,12 @@ def of_dtype(dtype: np.dtype[Any]) -> str:
         if code != TensorProto.STRING and numpy_dtype(code) == dtype:
             return tensor(code)
     raise TypeError(f"ONNX has no element type for {dtype}")
+
+
+@cache
+def of_schema(text: str) -> str:
+    """A type as schemas write it: they leave ``tensor`` out inside maps, ``map(int64, float)``."""
+    return re.sub(r"map\((\w+), (\w+)\)", r"map(\1,tensor(\2))", text)
 
 
 def of_proto(proto: TypeProto) -> str | None:
