@@ -49,8 +49,8 @@ class Namespace:
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(
-            f"the {self.label} namespace has no {name!r}; operators use the Array API standard 2025.12 and the functions "
-            "of onemodel.backends.extension"
+            f"the {self.label} namespace has no {name!r}; operators use the Array API standard 2025.12 and the "
+            "functions of onemodel.backends.extension"
         )
 
 

@@ -137,7 +137,9 @@ def sliding(
 
 
 @_extension
-def check_filters(x: Array, w: Array, b: Array | None, group: int, kernel_shape: Sequence[int] | None, /, *, xp: Any) -> None:
+def check_filters(
+    x: Array, w: Array, b: Array | None, group: int, kernel_shape: Sequence[int] | None, /, *, xp: Any
+) -> None:
     """Raise ValueError where ``x`` (N, C, *spatial), ``w`` (M, C / group, *kernel) and the bias ``b`` (M) do not fit.
 
     It is here so that operators and native kernels say the same.
@@ -406,7 +408,7 @@ def trunc_divide(a: Array, b: Array, /, *, xp: Any) -> Array:
 
 @_extension
 def refuse_zero(b: Array, /, *, xp: Any) -> None:
-    """Raise ZeroDivisionError where an integer divisor is 0; the standard leaves the result open, some libraries die."""
+    """Raise ZeroDivisionError where an integer divisor is 0: the standard leaves that open, some libraries die of it."""
     if bool(xp.any(b == 0)):
         raise ZeroDivisionError("integer division by zero: a divisor holds a 0")
 
@@ -418,6 +420,7 @@ def bitcast(x: Array, dtype: Any, /, *, xp: Any) -> Array:
     Generic by way of the host.
     """
     return xp.from_host(xp.to_host(x).view(xp.host_dtype(dtype)))
+
 
 @_extension
 def trunc_remainder(a: Array, b: Array, /, *, xp: Any) -> Array:
@@ -510,8 +513,8 @@ _ERF_FAR = (
 def erf(x: Array, /, *, xp: Any) -> Array:
     """The error function of float32 or float64; the standard has none.
 
-    Computed in float64, to 3e-16 relative: below 1 as x p(x**2), above as 1 - exp(-x**2) q((x - 4) / (x + 4)), which is 1
-    from 6 on. p and q are minimax polynomials (relative errors 7e-18 on [0, 1], 2e-17 on [1, 6]) that Remez's algorithm
+    Computed in float64, to 3e-16 relative: below 1 as x p(x**2), above as 1 - exp(-x**2) q((x - 4) / (x + 4)), which is
+    1 from 6 on. p and q are minimax polynomials (relative errors 7e-18 on [0, 1], 2e-17 on [1, 6]) that Remez's algorithm
     gave for erf(sqrt(t)) / sqrt(t) and exp(x**2) erfc(x) in 60 digits.
     """
     wide = xp.astype(x, xp.float64, copy=False)

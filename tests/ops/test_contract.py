@@ -17,9 +17,9 @@ OPTIONAL = defs.OpSchema.FormalParameterOption.Optional
 VARIADIC = defs.OpSchema.FormalParameterOption.Variadic
 
 
-def _versions() -> list[tuple[defs.OpSchema, int]]:
+def _versions() -> list[tuple[Any, int]]:
     """Every schema version of every registered operator, with the first opset from 6 on at which it holds."""
-    by_name: dict[tuple[str, str], list[defs.OpSchema]] = {}
+    by_name: dict[tuple[str, str], list[Any]] = {}
     for schema in defs.get_all_schemas_with_history():
         by_name.setdefault((schema.domain, schema.name), []).append(schema)
     served = []

@@ -133,7 +133,7 @@ class TestWindows:
     @pytest.mark.parametrize("size", [2, 3, 10, 511])
     def test_formula(self, op: str, factors: tuple[float, ...], periodic: int, size: int) -> None:
         n = size if periodic else size - 1
-        want = sum(f * np.cos(2 * np.pi * k * np.arange(size) / n) for k, f in enumerate(factors))
+        want = np.sum([f * np.cos(2 * np.pi * k * np.arange(size) / n) for k, f in enumerate(factors)], axis=0)
         check(want.astype(np.float32), op, np.array(size), periodic=periodic)
         check(want, op, np.array(size), periodic=periodic, output_datatype=11)
         half = run(op, np.array(size), periodic=periodic, output_datatype=10)
