@@ -49,7 +49,7 @@ def _whole_root(x, xp):
 def _log_of_sum(x, axes, keepdims, xp):
     if not xp.isdtype(x.dtype, "integral"):
         return xp.log(_sum(x, axes, keepdims, xp))
-    return xp.convert(xp.log(xp.astype(_sum(x, axes, keepdims, xp), xp.float64)), xp.onnx_code(x.dtype))
+    return xp.convert(xp.log(_sum(xp.astype(x, xp.float64), axes, keepdims, xp)), xp.onnx_code(x.dtype))
 
 
 def _log_of_sum_of_powers(x, axes, keepdims, xp):

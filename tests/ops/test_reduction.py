@@ -140,6 +140,8 @@ class TestIntegers:
     def test_logarithms_truncate_and_saturate(self) -> None:
         check(np.array(1, np.int32), "ReduceLogSum", np.array([3, 4], np.int32), keepdims=0, opset=18)
         check(np.array(-(2**31), np.int32), "ReduceLogSum", np.array([0], np.int32), keepdims=0, opset=18)
+        beyond = np.array([1, 4294967295, 7, 4294967294], np.uint32)
+        check(np.array(22, np.uint32), "ReduceLogSum", beyond, keepdims=0, opset=18)
         check(np.array(4, np.int32), "ReduceLogSumExp", np.array([3, 4], np.int32), keepdims=0, opset=18)
         check(np.array(1000, np.int64), "ReduceLogSumExp", np.array([1000, 3]), keepdims=0, opset=18)
 
