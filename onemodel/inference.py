@@ -46,8 +46,8 @@ def expanded(parameters: Sequence[Any], count: int) -> list[Any]:
     return [*parameters, *[parameters[-1]] * (count - len(parameters))] if parameters else []
 
 
-def check_node(schema: defs.OpSchema, node: ir.Node, info: NodeInfo, given: Sequence[str]) -> None:
-    """Refuse attributes that this version of the operator lacks or misses, and wrong numbers of inputs and outputs."""
+def check_node(schema: defs.OpSchema, node: ir.Node, info: NodeInfo, given: Mapping[str, ir.Attr]) -> None:
+    """Refuse attributes that this version lacks, misses or has of another type, and wrong numbers of inputs and outputs."""
     unknown = sorted(set(given) - set(schema.attributes))
     if unknown:
         known = ", ".join(sorted(schema.attributes)) or "none"
@@ -55,6 +55,12 @@ def check_node(schema: defs.OpSchema, node: ir.Node, info: NodeInfo, given: Sequ
             f"{info} has the attribute {', '.join(map(repr, unknown))}, which this version (since opset "
             f"{schema.since_version}) does not have; its attributes: {known}"
         )
+    for name, attribute in given.items():
+        expected = ir.AttributeType(int(schema.attributes[name].type))
+        if attribute.type not in (expected, ir.AttributeType.UNDEFINED):
+            raise ModelError(
+                f"{info}: the attribute {name!r} is of type {attribute.type.name}; it must be {expected.name}"
+            )
     missing = sorted(name for name, attribute in schema.attributes.items() if attribute.required and name not in given)
     if missing:
         raise ModelError(f"{info} lacks the attribute {', '.join(map(repr, missing))}, which is required")

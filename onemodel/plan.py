@@ -13,7 +13,7 @@ import onnx
 import onnx_ir as ir
 
 from onemodel import attributes as attribute_values
-from onemodel import exactness, inference
+from onemodel import exactness, gradient, inference
 from onemodel import types as value_types
 from onemodel.backends import get_backend
 from onemodel.backends.base import Backend, Namespace
@@ -23,6 +23,7 @@ from onemodel.drawing import UNSEEDED, Once, key_source
 from onemodel.errors import InexactOperatorError, LimitError, ModelError, UnsupportedOperatorError
 from onemodel.frames import Frame, Node, Scope, Subgraph, Value
 from onemodel.ops import registry
+from onemodel.ops.gradient import FUNCTIONS as GRADIENT_OPERATORS
 from onemodel.ops.registry import Operator
 from onemodel.placement import Placement, Slots, freeing, live, transfer_step
 from onemodel.program import NOTHING, Body, NodeInfo, Program, Step, listing
@@ -64,7 +65,7 @@ class Planner:
         self.host = host
         self.kernels = backend.kernels(mode) if config.kernels == "native" else {}
         self.own: dict[tuple[str, str], dict[int, Operator]] = {}
-        for function in config.operators:
+        for function in (*config.operators, *GRADIENT_OPERATORS):
             for entry in function.operators:  # type: ignore[attr-defined]
                 self.own.setdefault(entry.key, {})[entry.since] = entry
         self.functions = {_function_key(function): function for function in model.functions.values()}
@@ -161,11 +162,16 @@ class _Builder:
             if entry is not None and schema is not None and schema.deprecated and entry.since < schema.since_version:
                 entry = None
         if schema is not None and (entry is not None or not schema.deprecated):
-            inference.check_node(schema, node, info, tuple(attributes))
+            inference.check_node(schema, node, info, attributes)
         elif entry is not None:
             inference.check_entry(entry, node, info, tuple(attributes))
         types = [None if value is None else value.type for value in inputs]
         if entry is None:
+            if (domain, node.op_type) == (gradient.TRAINING, "Gradient"):
+                slope, names = gradient.gradient_function(node, info, context.opsets, context.attributes)
+                inputs += map(scope.find, names)
+                self._function(slope, info, inputs, node, {}, scope, context)
+                return
             body = None if schema is None else function_of(schema, opset, node, attributes, info, inputs)
             if body is None:
                 self._unsupported(info, schema)

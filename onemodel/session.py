@@ -320,7 +320,7 @@ def _checked(what: str, declared: str | None, shape: Sequence[int | str | None] 
     if kind == "map":
         if not isinstance(given, Mapping):
             raise InputError(f"{what} expects {declared}, a dict; got {_what(given)}")
-        return dict(given)
+        return _mapping(what, declared or "", given)
     array = _to_numpy(what, declared, given)
     if declared is not None:
         expected = types.dtype_of(declared)
@@ -358,6 +358,20 @@ def _to_numpy(what: str, declared: str | None, given: Any) -> np.ndarray[Any, An
         except Exception as error:  # noqa: BLE001 - other libraries raise what they like
             failures.append(error)
     raise InputError(f"{what}: {_what(given)} cannot be read on the host: {failures[-1]}") from failures[-1]
+
+
+def _mapping(what: str, declared: str, given: Mapping[Any, Any]) -> dict[Any, Any]:
+    """A map with keys and values of the declared types."""
+    key_type, _, item_type = types.inner(declared).partition(",")
+    dtype = types.dtype_of(item_type)
+    key_class: Any = str if key_type == "string" else (int, np.integer)
+    number: Any = (int, np.integer) if dtype.kind in "iu" else (int, float, np.number)
+    item_class: Any = str if dtype.kind == "O" else number
+    for key, item in given.items():
+        if not isinstance(key, key_class) or not isinstance(item, item_class):
+            raise InputError(f"{what} expects {declared}; it holds {key!r}: {item!r}")
+    keys = given if key_type == "string" else map(int, given)
+    return dict(zip(keys, given.values() if dtype.kind == "O" else map(dtype.type, given.values()), strict=True))
 
 
 def _strings(what: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
