@@ -47,7 +47,7 @@ def expanded(parameters: Sequence[Any], count: int) -> list[Any]:
 
 
 def check_node(schema: defs.OpSchema, node: ir.Node, info: NodeInfo, given: Mapping[str, ir.Attr]) -> None:
-    """Refuse attributes that this version lacks, misses or has of another type, and wrong numbers of inputs and outputs."""
+    """Refuse attributes that this version lacks, misses or has of another type, and wrong counts of in- and outputs."""
     unknown = sorted(set(given) - set(schema.attributes))
     if unknown:
         known = ", ".join(sorted(schema.attributes)) or "none"

@@ -106,7 +106,7 @@ def test_bad_input() -> None:
 def test_pillow_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     data = encoded(GREY, "PNG")
     monkeypatch.setitem(sys.modules, "PIL", None)
-    refused("pip install pillow", "ImageDecoder", data)
+    refused("pip install 'onemodel-runtime[image]'", "ImageDecoder", data)
 
 
 def test_exact_mode_refuses_it() -> None:
