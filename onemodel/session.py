@@ -6,14 +6,13 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
-import array_api_compat
 import numpy as np
 import threadpoolctl
 
-from onemodel import loader, types
+from onemodel import conversion, loader, types
 from onemodel.backends import get_backend
 from onemodel.backends.base import Unavailable
 from onemodel.config import SessionConfig
@@ -203,12 +202,17 @@ class Session:
             )
         program = self._program(fed, extra)
         declared = self._inputs | self._overridable if fed else self._inputs
-        arrays = [_feed(declared[name], feeds[name]) for name in program.names]
+        arrays = [
+            conversion.feed(f"input {name!r}", declared[name].type, declared[name].shape, feeds[name])
+            for name in program.names
+        ]
         with self._backend.running(), self._thread_limit():
-            inputs = [
-                _moved(array, self._backend.from_host) if slot is not None and not self._backend.on_host else array
-                for array, slot in zip(arrays, program.inputs, strict=True)
-            ]
+            inputs = arrays
+            if not self._backend.on_host:
+                inputs = [
+                    None if slot is None else conversion.moved(array, self._backend.from_host)
+                    for array, slot in zip(arrays, program.inputs, strict=True)
+                ]
             results = self._execute(program, inputs, arrays)
         if names is not None:
             by_name = dict(zip((*outputs, *extra), results, strict=True))
@@ -263,7 +267,7 @@ class Session:
         kept = [array for array in arrays if isinstance(array, np.ndarray)]
         exported = []
         for result in results:
-            array = _moved(result, self._backend.to_host)
+            array = conversion.moved(result, self._backend.to_host)
             if isinstance(array, np.ndarray):
                 if not array.flags.writeable or any(np.may_share_memory(array, other) for other in kept):
                     array = array.copy()
@@ -272,9 +276,10 @@ class Session:
                 array = [item.copy() if isinstance(item, np.ndarray) else item for item in array]
             exported.append(array)
         if self.config.outputs == "feeds":
-            library = _library(feeds.values())
+            library = conversion.library_of(feeds.values())
             if library is not None:
-                return [_moved(array, lambda a: _to_library(a, library)) for array in exported]
+                back = partial(conversion.to_library, library=library)
+                return [conversion.moved(array, back) for array in exported]
         return exported
 
 
@@ -295,120 +300,3 @@ def _node_arg(value: Any) -> NodeArg:
 
 def _names(inputs: Iterable[str]) -> str:
     return ", ".join(map(repr, inputs)) or "none"
-
-
-def _moved(value: Any, move: Any) -> Any:
-    if isinstance(value, list):
-        return [_moved(item, move) for item in value]
-    return value if value is None or isinstance(value, dict) else move(value)
-
-
-def _feed(expected: NodeArg, given: Any) -> Any:
-    """One feed as NumPy arrays, checked against what the model declares."""
-    return _checked(f"input {expected.name!r}", expected.type, expected.shape, given)
-
-
-def _checked(what: str, declared: str | None, shape: Sequence[int | str | None] | None, given: Any) -> Any:
-    kind = (declared or "").partition("(")[0]
-    if kind == "optional":
-        return None if given is None else _checked(what, types.inner(declared or ""), shape, given)
-    if kind == "seq":
-        if not isinstance(given, (list, tuple)):
-            raise InputError(f"{what} expects {declared}, a list; got {_what(given)}")
-        item = types.inner(declared or "")
-        return [_checked(f"{what}[{i}]", item, None, value) for i, value in enumerate(given)]
-    if kind == "map":
-        if not isinstance(given, Mapping):
-            raise InputError(f"{what} expects {declared}, a dict; got {_what(given)}")
-        return _mapping(what, declared or "", given)
-    array = _to_numpy(what, declared, given)
-    if declared is not None:
-        expected = types.dtype_of(declared)
-        if expected.kind == "O":
-            array = _strings(what, array)
-        elif array.dtype != expected:
-            raise InputError(f"{what} expects {declared}, dtype {expected.name}; got dtype {array.dtype.name}")
-    if shape is not None:
-        if array.ndim != len(shape):
-            raise InputError(
-                f"{what} expects {len(shape)} dimensions {_shape(shape)}; got {array.ndim}, shape {_shape(array.shape)}"
-            )
-        for axis, (size, fixed) in enumerate(zip(array.shape, shape, strict=True)):
-            if isinstance(fixed, int) and size != fixed:
-                raise InputError(
-                    f"{what} expects shape {_shape(shape)}; got {_shape(array.shape)}, which differs at axis {axis}: "
-                    f"{size}, not {fixed}"
-                )
-    return array
-
-
-def _to_numpy(what: str, declared: str | None, given: Any) -> np.ndarray[Any, Any]:
-    if isinstance(given, np.ndarray):
-        return given
-    if not hasattr(given, "__dlpack__") and not hasattr(given, "__array__"):
-        raise InputError(
-            f"{what} expects {declared or 'an array'}; got {_what(given)}: pass an array (NumPy's, or one with DLPack "
-            "or __array__)"
-        )
-    readers = [np.from_dlpack] * hasattr(given, "__dlpack__") + [np.asarray] * hasattr(given, "__array__")
-    failures: list[Exception] = []
-    for read in [np.asarray] if isinstance(given, np.generic) else readers:
-        try:
-            return read(given)
-        except Exception as error:  # noqa: BLE001 - other libraries raise what they like
-            failures.append(error)
-    raise InputError(f"{what}: {_what(given)} cannot be read on the host: {failures[-1]}") from failures[-1]
-
-
-def _mapping(what: str, declared: str, given: Mapping[Any, Any]) -> dict[Any, Any]:
-    """A map with keys and values of the declared types."""
-    key_type, _, item_type = types.inner(declared).partition(",")
-    dtype = types.dtype_of(item_type)
-    key_class: Any = str if key_type == "string" else (int, np.integer)
-    number: Any = (int, np.integer) if dtype.kind in "iu" else (int, float, np.number)
-    item_class: Any = str if dtype.kind == "O" else number
-    for key, item in given.items():
-        if not isinstance(key, key_class) or not isinstance(item, item_class):
-            raise InputError(f"{what} expects {declared}; it holds {key!r}: {item!r}")
-    keys = given if key_type == "string" else map(int, given)
-    return dict(zip(keys, given.values() if dtype.kind == "O" else map(dtype.type, given.values()), strict=True))
-
-
-def _strings(what: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    if array.dtype.kind == "S":
-        return np.char.decode(array, "utf-8").astype(object)
-    if array.dtype.kind in "UT":
-        return array.astype(object)
-    if array.dtype != object:
-        raise InputError(f"{what} expects tensor(string), an array of str; got dtype {array.dtype.name}")
-    for item in array.reshape(-1):
-        if not isinstance(item, str):
-            raise InputError(f"{what} expects tensor(string), an array of str; it holds a {type(item).__name__}")
-    return array
-
-
-def _shape(shape: Sequence[int | str | None]) -> str:
-    return "[" + ", ".join("?" if dim is None else str(dim) for dim in shape) + "]"
-
-
-def _what(value: Any) -> str:
-    name = type(value).__name__
-    return "None" if value is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
-
-
-def _library(values: Iterable[Any]) -> Any:
-    """The Array API namespace of the feeds where they are not NumPy's; None where they are."""
-    foreign = [
-        value
-        for value in values
-        if not isinstance(value, (np.ndarray, np.generic)) and array_api_compat.is_array_api_obj(value)
-    ]
-    return array_api_compat.array_namespace(foreign[0]) if foreign else None
-
-
-def _to_library(array: np.ndarray[Any, Any], library: Any) -> Any:
-    """A NumPy array as one of ``library``; it stays NumPy's where the library lacks its dtype."""
-    try:
-        return library.from_dlpack(np.ascontiguousarray(array))
-    except (BufferError, TypeError, ValueError, RuntimeError):
-        return array

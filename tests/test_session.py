@@ -105,6 +105,13 @@ def test_bad_feeds(feeds: dict[str, Any], message: str) -> None:
     assert "\n" not in str(error.value)
 
 
+def test_any_layout_and_byte_order() -> None:
+    for x in (X.astype(">f4"), np.asfortranarray(X), np.repeat(X, 2, axis=1)[:, ::2], X[::-1][::-1], X.view(np.matrix)):
+        np.testing.assert_array_equal(affine()(x=x)["y"], Y)
+    with pytest.raises(InputError, match=r"input 'x' got a masked array, and ONNX knows no masks"):
+        affine()(x=np.ma.masked_array(X, X > 2))
+
+
 def test_bad_calls() -> None:
     session = affine()
     with pytest.raises(InputError, match=r"feeds is a list; it must be a mapping"):
