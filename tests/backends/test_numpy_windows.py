@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onemodel.backends import extension, get_backend, numpy_convolution, numpy_pooling
+from onemodel.backends import extension_windows, get_backend, numpy_convolution, numpy_pooling
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)
@@ -36,7 +36,7 @@ def test_convolution(
         w = RNG.standard_normal((8, 4 // group, *[kernel] * rank))
         bias = RNG.standard_normal(8)
         arguments = (w, (stride,) * rank, (dilation,) * rank, group)
-        expected = extension.conv(x, *arguments, xp=xp)
+        expected = extension_windows.conv(x, *arguments, xp=xp)
         for given in (x, turned(x), x[:, ::-1][:, ::-1]):
             got = numpy_convolution.convolve(given, *arguments)
             np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-12)
@@ -47,7 +47,7 @@ def test_convolution(
 
 def test_many_filters_of_narrow_images_take_the_other_way() -> None:
     x, w = RNG.standard_normal((2, 4, 6, 5)), RNG.standard_normal((80, 4, 3, 3))
-    expected = extension.conv(x, w, (1, 1), (1, 1), 1, xp=xp)
+    expected = extension_windows.conv(x, w, (1, 1), (1, 1), 1, xp=xp)
     np.testing.assert_allclose(numpy_convolution.convolve(x, w, (1, 1), (1, 1)), expected, rtol=1e-12, atol=1e-12)
 
 
