@@ -13,7 +13,7 @@ try:
     import array_api_strict as library
 except ImportError as error:
     raise Unavailable(
-        "backend 'strict' needs array-api-strict, which is not installed: pip install 'onemodel-runtime[test]'"
+        "backend 'strict' needs array-api-strict, which is not installed: pip install array-api-strict"
     ) from error
 
 DTYPES = frozenset(
@@ -29,6 +29,8 @@ def _onnx_dtype(code: int) -> Any:
 
 
 def _from_host(array: np.ndarray[Any, Any]) -> Array:
+    if array.dtype == object:
+        return array  # strings stay on the host
     if array.dtype.name not in DTYPES:
         raise TypeError(f"array-api-strict carries only the standard's element types, not {array.dtype.name}")
     return library.asarray(array, copy=True)

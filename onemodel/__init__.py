@@ -1,4 +1,4 @@
-"""Run ONNX models in Python: exact or fast, on NumPy or CuPy."""
+"""Run ONNX models in Python, exact or fast."""
 
 from pathlib import Path as _Path
 

@@ -130,14 +130,14 @@ def _busy(text: str) -> Iterator[None]:
 @click.version_option(__version__, prog_name="onemodel", message="%(prog)s %(version)s")
 @click.option("--traceback", is_flag=True, is_eager=True, expose_value=False, callback=_remember_traceback, hidden=True)
 def main() -> None:
-    """Run ONNX models: exact or fast, on NumPy or CuPy."""
+    """Run ONNX models, exact or fast."""
 
 
 @_command(
     "Read a hand-written digit.",
     "onemodel demo",
     "onemodel demo --digit 7",
-    "onemodel demo --digit 3 --sample 1 --backend cupy",
+    "onemodel demo --digit 3 --sample 1 --backend strict",
 )
 @click.option("--digit", type=click.IntRange(0, 9), default=7, show_default=True, help="Which digit to read.")
 @click.option(
@@ -183,7 +183,7 @@ def _show_reading(out: Console, reading: Any) -> None:
 
 @_command(
     "Run a model once.",
-    "onemodel run model.onnx -i random",
+    "onemodel run model.onnx -i random --mode fast",
     "onemodel run model.onnx -i image=photo.npy -o out.npz",
     "onemodel run model.onnx -i ids=inputs.npz:tokens -i mask=random:1x16",
     "onemodel run model.onnx -i inputs.npz --mode fast --threads 4",

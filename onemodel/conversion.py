@@ -53,7 +53,9 @@ def feed(what: str, declared: str | None, shape: Shape, given: Any) -> Any:
         elif array.dtype.newbyteorder("=") == expected:
             array = array.astype(expected, copy=False)
         else:
-            raise InputError(f"{what} expects {declared}, dtype {expected.name}; got dtype {array.dtype.name}")
+            raise InputError(
+                f"{what} expects {declared}, dtype {expected.name}; got dtype {array.dtype.name}: use astype"
+            )
     if shape is not None:
         if array.ndim != len(shape):
             raise InputError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from inspect import Parameter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -56,7 +56,7 @@ def check_node(schema: defs.OpSchema, node: ir.Node, info: NodeInfo, given: Mapp
             f"{schema.since_version}) does not have; its attributes: {known}"
         )
     for name, attribute in given.items():
-        expected = ir.AttributeType(int(schema.attributes[name].type))
+        expected = ir.AttributeType(cast("int", schema.attributes[name].type))
         if attribute.type not in (expected, ir.AttributeType.UNDEFINED):
             raise ModelError(
                 f"{info}: the attribute {name!r} is of type {attribute.type.name}; it must be {expected.name}"
@@ -71,6 +71,9 @@ def check_node(schema: defs.OpSchema, node: ir.Node, info: NodeInfo, given: Mapp
         if not least <= count <= most:
             bounds = str(least) if least == most else f"{least} to {most}" if most < 2**31 - 1 else f"{least} or more"
             raise ModelError(f"{info} has {count} {kind}; this version takes {bounds}")
+    for formal, value in zip(expanded(schema.inputs, len(node.inputs)), node.inputs, strict=True):
+        if formal.option == Option.Single and (value is None or not value.name):
+            raise ModelError(f"{info} lacks the input {formal.name!r}, which is required")
 
 
 def check_entry(entry: Operator, node: ir.Node, info: NodeInfo, given: Sequence[str]) -> None:

@@ -109,6 +109,8 @@ class _Builder:
             if name in fed and name not in scope.names:
                 self._input(scope, name, _initializer(value).type)
         self._graph(graph, scope, _Context(self.planner.opsets))
+        for made, declared in zip(frame.outputs, graph.outputs, strict=True):
+            _check_declared(made, declared)
         for name in extra:
             frame.outputs.append(scope.find(name))
         self._refuse()
@@ -474,6 +476,14 @@ class _Builder:
             tuple(slots.device(inner) for _, inner in frame.captures),
             outputs,
         )
+
+
+def _check_declared(made: Value | None, output: ir.Value) -> None:
+    """Refuse a tensor type that the model declares for an output, and that its nodes do not make."""
+    declared = value_types.of_value(output)
+    tensors = made is not None and value_types.is_tensor(made.type) and value_types.is_tensor(declared)
+    if made is not None and tensors and made.type != declared:
+        raise ModelError(f"the output {output.name!r} is declared {declared}, but its node makes {made.type}")
 
 
 def _known(value: Value | None) -> Any:

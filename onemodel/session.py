@@ -87,6 +87,10 @@ class Session:
         if unknown:
             known = ", ".join(SessionConfig.names())
             raise InputError(f"Session has no option {', '.join(map(repr, unknown))}; its options are {known}")
+        if config is not None and not isinstance(config, SessionConfig):
+            raise InputError(
+                f"config is {conversion.what_is(config)}; pass a SessionConfig, or single options by name: mode='fast'"
+            )
         config = config or SessionConfig()
         self.config = replace(config, **options) if options else config
         self._loaded = loader.load(model, folder=folder, external_data=external_data, limits=self.config.limits)
@@ -180,11 +184,15 @@ class Session:
             InputError: a feed or an output name does not fit the model.
             ExecutionError: a node failed.
         """
+        if isinstance(output_names, str):
+            raise InputError(
+                f"output_names is the text {output_names!r}; pass a list of names, or None for all outputs"
+            )
         if run_options is not None:
             raise InputError("run_options must be None; a session's options are those of SessionConfig")
         return self._run(None if output_names is None else tuple(output_names), feeds)
 
-    def __call__(self, **feeds: Any) -> dict[str, Any]:
+    def __call__(self, /, **feeds: Any) -> dict[str, Any]:
         """Run the model on ``feeds``, an array for each input by name; returns all outputs by name."""
         names = tuple(output.name for output in self.get_outputs())
         return dict(zip(names, self._run(None, feeds), strict=True))

@@ -12,7 +12,7 @@ import pytest
 
 import onemodel
 from onemodel import InputError, Session, SessionConfig
-from tests.models_by_hand import constant, graph_model, node
+from tests.models_by_hand import constant, graph_model, node, value
 
 FLOAT = "tensor(float)"
 
@@ -296,3 +296,19 @@ def test_the_logger_is_silent_by_default(capfd: pytest.CaptureFixture[str]) -> N
     logging.getLogger("onemodel").debug("heard by nobody")
     affine()(x=X)
     assert capfd.readouterr() == ("", "")
+
+
+def test_slips_in_calling() -> None:
+    with pytest.raises(InputError, match=r"config is a str; pass a SessionConfig, or single options by name"):
+        Session(graph_model([node("Identity", ["x"], ["y"])], [("x", FLOAT, None)], ["y"]), "fast")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"output_names is the text 'y'; pass a list of names"):
+        affine().run("y", {"x": X})
+    model = graph_model([node("Identity", ["self"], ["y"])], [("self", FLOAT, None)], ["y"])
+    assert Session(model)(self=np.float32([1]))["y"] == [1]
+
+
+def test_an_output_of_another_type_than_declared() -> None:
+    model = graph_model([node("Sqrt", ["x"], ["y"])], [("x", FLOAT, None)], [])
+    model.graph.output.append(value("y", "tensor(int64)"))
+    with pytest.raises(onemodel.ModelError, match=r"output 'y' is declared tensor\(int64\), but .* tensor\(float\)"):
+        Session(model)
