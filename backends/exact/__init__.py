@@ -37,7 +37,12 @@ ON_INTEGERS = frozenset(
 )
 """Functions that do so on integers and booleans."""
 
-NATIVE = frozenset("onnx_dtype to_host from_host host_dtype contiguous integer_matmul windows pad gather bitcast convert extend scatter checked_indices".split())
+NATIVE = frozenset(
+    """
+    bitcast checked_indices contiguous convert extend from_host gather host_dtype integer_matmul onnx_dtype pad scatter
+    to_host windows
+    """.split()
+)
 """Functions a backend brings itself in both modes; they move elements and compute nothing."""
 
 
