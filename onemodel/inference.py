@@ -57,6 +57,8 @@ def check_node(schema: defs.OpSchema, node: ir.Node, info: NodeInfo, given: Mapp
         )
     for name, attribute in given.items():
         expected = ir.AttributeType(cast("int", schema.attributes[name].type))
+        if expected is ir.AttributeType.SPARSE_TENSOR:
+            expected = ir.AttributeType.TENSOR  # the loader has written it out
         if attribute.type not in (expected, ir.AttributeType.UNDEFINED):
             raise ModelError(
                 f"{info}: the attribute {name!r} is of type {attribute.type.name}; it must be {expected.name}"
