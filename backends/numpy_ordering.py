@@ -17,7 +17,7 @@ _SPARSE = 8
 
 def top_k(x: Array, k: Array, /, *, axis: int = -1, largest: int = 1, sorted: int = 1, xp: Any) -> tuple[Array, Array]:
     """TopK, see the operator; always sorted."""
-    count = int(k.item()) if k.size == 1 else -1
+    count = int(k.item()) if k.size == 1 and k.ndim < 2 else -1
     if not -x.ndim <= axis < x.ndim:
         raise ValueError(f"axis {axis} is not one of {x.ndim} axes; it goes from {-x.ndim} to {x.ndim - 1}")
     length = x.shape[axis]

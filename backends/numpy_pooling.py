@@ -40,7 +40,8 @@ def max_pool(
     index = np.arange(x.size, dtype=np.int64).reshape(x.shape)
     if storage_order:
         spatial = np.arange(math.prod(x.shape[2:]), dtype=np.int64).reshape(x.shape[:1:-1])
-        index = index.reshape(*x.shape[:2], -1)[:, :, :1].reshape(*x.shape[:2], *[1] * (x.ndim - 2)) + spatial.T
+        planes = np.arange(math.prod(x.shape[:2]), dtype=np.int64).reshape(*x.shape[:2], *[1] * (x.ndim - 2))
+        index = planes * spatial.size + spatial.T
     for axis in reversed(range(x.ndim - 2)):
         largest = np.full((*x.shape[: axis + 2], windows.positions[axis], *x.shape[axis + 3 :]), least, x.dtype)
         place = np.full(largest.shape, -1, np.int64)
@@ -83,8 +84,9 @@ def _over_axes(function: np.ufunc, x: Array, windows: Sliding, neutral: float, d
     The first axis goes first: its taps are whole rows, and the others have less to do after it.
     """
     result = np.empty((*x.shape[:2], *windows.positions), x.dtype)
-    source = x.reshape(-1, 1, *x.shape[2:])
-    target = result.reshape(-1, 1, *windows.positions)
+    planes = x.shape[0] * x.shape[1]
+    source = x.reshape(planes, 1, *x.shape[2:])
+    target = result.reshape(planes, 1, *windows.positions)
     count = max(_BLOCK // max(math.prod(x.shape[2:]), 1), 1)
     last = len(windows.positions) - 1
     for start in range(0, len(source), count):

@@ -15,6 +15,8 @@ def _to(types, attributes):
 @operator("Cast", since=24, elementwise=True, widen=False, types=_to)
 def cast(input, /, *, to, saturate=1, round_mode="up", xp):
     """The same numbers as ``to``, a code of TensorProto.DataType; see ``extension.convert`` for what does not fit."""
+    if round_mode not in ("up", "down", "nearest"):
+        raise ValueError(f"round_mode {round_mode!r} must be up, down or nearest")
     return xp.convert(input, to, saturate=bool(saturate), round_mode=round_mode)
 
 

@@ -162,7 +162,8 @@ def max_unpool(x, indices, output_shape=None, /, *, kernel_shape, pads=None, str
     """
     rank = len(_spatial(x))
     strides, pads = strides or (1,) * rank, pads or (0,) * 2 * rank
-    if len(kernel_shape) != rank or len(strides) != rank or len(pads) != 2 * rank or indices.shape != x.shape:
+    lengths = len(kernel_shape), len(strides), len(pads)
+    if lengths != (rank, rank, 2 * rank) or min(strides) < 1 or indices.shape != x.shape:
         raise ValueError(
             f"kernel_shape {list(kernel_shape)}, strides {list(strides)}, pads {list(pads)} and indices of shape "
             f"{indices.shape} do not fit X of shape {x.shape}"

@@ -63,6 +63,8 @@ def quantize_linear(
     if code not in _RANGES and code not in _FLOATS:
         raise ValueError(f"output_dtype {code} is no type to quantize to")
     scale, zero = _pair(y_scale, y_zero_point, x, axis, block_size, xp)
+    if precision not in (0, _FLOAT, _DOUBLE, *_HALVES):
+        raise ValueError(f"precision {precision} must be the code of float, double, float16 or bfloat16")
     precision = precision or xp.onnx_code(y_scale.dtype)
     inside = _DOUBLE if precision in (_INT32, _DOUBLE) else _FLOAT
     x, scale = xp.convert(x, inside), xp.convert(scale, inside)

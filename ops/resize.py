@@ -43,8 +43,6 @@ def _from_sizes(shape, sizes, policy):
         raise ValueError(f"sizes {sizes} do not fit axes of sizes {list(shape)}")
     if policy == "stretch" or 0 in shape:
         return [(size, (size, n)) for n, size in zip(shape, sizes, strict=True)]
-    if policy not in ("not_larger", "not_smaller"):
-        raise ValueError(f"keep_aspect_ratio_policy {policy!r} must be stretch, not_larger or not_smaller")
     choose = min if policy == "not_larger" else max
     size, n = choose(zip(sizes, shape, strict=True), key=lambda pair: pair[0] / pair[1])
     return [((2 * size * length + n) // (2 * n), (size, n)) for length in shape]
@@ -140,6 +138,8 @@ def _resized(x, plans, kind, mode, nearest, xp, *, antialias=0, exclude_outside=
     shape = [size if plan is None else plan[0] for size, plan in zip(x.shape, plans, strict=True)]
     if 0 in shape:
         return xp.zeros(tuple(shape), dtype=x.dtype)
+    if math.prod(shape) >= 2**40:
+        raise ValueError(f"a result of shape {shape} is more than memory holds")
     code, sizes = xp.onnx_code(x.dtype), x.shape
     if kind == "nearest":
         for axis in changing:
@@ -216,6 +216,10 @@ def resize(
         raise ValueError("one of scales and sizes must be given, and not both")
     if len(scales or sizes) != len(axes):
         raise ValueError(f"{len(scales or sizes)} scales or sizes are given for {len(axes)} axes")
+    if keep_aspect_ratio_policy not in ("stretch", "not_larger", "not_smaller"):
+        raise ValueError(
+            f"keep_aspect_ratio_policy {keep_aspect_ratio_policy!r} must be stretch, not_larger or not_smaller"
+        )
     if nearest_mode not in _NEAREST:
         raise ValueError(f"nearest_mode {nearest_mode!r} must be one of {', '.join(_NEAREST)}")
     crop = coordinate_transformation_mode == "tf_crop_and_resize"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onemodel.ops.axes import integers, one_axis
+from onemodel.ops.element import tensor_type
 from onemodel.ops.registry import operator
 from onemodel.ops.shape import concat, parts
 
@@ -16,6 +17,8 @@ def sequence_construct(*inputs, xp):
 @operator("SequenceEmpty", since=11, widen=False)
 def sequence_empty(*, dtype=None, xp):
     """A sequence without items; ``dtype`` says of which tensors."""
+    if dtype is not None and tensor_type(dtype) is None:
+        raise ValueError(f"dtype {dtype} is not an element type of ONNX; see TensorProto.DataType")
     return []
 
 
@@ -62,6 +65,8 @@ def concat_from_sequence(input_sequence, /, *, axis, new_axis=0, xp):
     """The items one after the other along ``axis``, which is a new one with ``new_axis``."""
     if not input_sequence:
         raise ValueError("the sequence is empty; there is nothing to concatenate")
+    if new_axis not in (0, 1):
+        raise ValueError(f"new_axis {new_axis} must be 0 or 1")
     if new_axis:
         return xp.stack(input_sequence, axis=one_axis(axis, input_sequence[0].ndim + 1))
     return concat(*input_sequence, axis=axis, xp=xp)

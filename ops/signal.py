@@ -139,6 +139,8 @@ def mel_weight_matrix(
             f"num_mel_bins {bands}, dft_length {length}, sample_rate {rate} and the edges {low} and {high} "
             "must be positive and rise"
         )
+    if (length // 2 + 1) * bands >= 2**40:
+        raise ValueError(f"a table of {length // 2 + 1} by {bands} weights is more than memory holds")
     least, most = (2595 * math.log10(1 + f / 700) for f in (low, high))
     hertz = [700 * (10 ** ((least + i * (most - least) / (bands + 2)) / 2595) - 1) for i in range(bands + 2)]
     edges = [math.floor((length + 1) * f / rate) for f in (low, *hertz[1:])]
