@@ -1,11 +1,14 @@
 """Run ONNX models in Python, exact or fast."""
 
+import logging as _logging
 from pathlib import Path as _Path
 
 # In a checkout ``ops`` and ``backends`` stand beside this folder, in a wheel they lie inside it.
 _HERE = _Path(__file__).resolve().parent
 if not (_HERE / "ops").is_dir():
     __path__.append(str(_HERE.parent))
+
+_logging.getLogger("onemodel").addHandler(_logging.NullHandler())
 
 from onemodel.config import Limits, SessionConfig
 from onemodel.errors import (

@@ -232,6 +232,6 @@ def _infer(
             {f"i{i}": tensor for i, tensor in data.items()},
             opset_imports=[helper.make_opsetid(info.domain, info.opset)],
         )
-    except (InferenceError, ValidationError, RuntimeError, ValueError, IndexError):
+    except (InferenceError, ValidationError, RuntimeError, ValueError, LookupError):
         return [None] * len(node.outputs)
     return [found.get(f"o{i}") for i in range(len(node.outputs))]

@@ -55,6 +55,11 @@ class Planner:
         self, model: ir.Model, opset_imports: Mapping[str, int], config: SessionConfig, backend: Backend, mode: str
     ) -> None:
         self.model = model
+        newest = max(row[3] for row in onnx.helper.VERSION_TABLE)
+        if opset_imports.get("ai.onnx.ml", 1) > newest:
+            raise ModelError(
+                f"the model imports opset {opset_imports['ai.onnx.ml']} of ai.onnx.ml; 1 to {newest} are supported"
+            )
         self.opsets = opset_imports
         self.config = config
         self.backend = backend

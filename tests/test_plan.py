@@ -519,3 +519,15 @@ def test_a_native_kernel_serves_its_own_meaning_and_types_alone(monkeypatch: pyt
         value_type = FLOAT if dtype == np.float32 else "tensor(double)"
         model = graph_model([node("Add", ["x", "x"], ["y"])], [("x", value_type, None)], ["y"], opset=opset)
         assert Session(model, mode="fast", kernels=kernels)(x=np.ones(1, dtype))["y"] == [expected]
+
+
+def test_a_constant_sequence() -> None:
+    nodes = [node("SequenceConstruct", ["k", "k"], ["s"]), node("SequenceAt", ["s", "i"], ["y"])]
+    model = graph_model(nodes, [], ["y"], initializers=[constant("k", X), constant("i", np.array(1))])
+    np.testing.assert_array_equal(run(model), X)
+
+
+def test_a_future_opset_of_another_onnx_domain() -> None:
+    model = graph_model([node("Identity", ["x"], ["y"])], [("x", FLOAT, None)], ["y"], domains={"ai.onnx.ml": 99})
+    with pytest.raises(ModelError, match=r"imports opset 99 of ai.onnx.ml; 1 to \d are supported"):
+        Session(model)
