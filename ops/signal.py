@@ -117,6 +117,7 @@ def blackman_window(size, /, *, output_datatype=1, periodic=1, xp):
 
 @operator(
     "MelWeightMatrix",
+    inexact="log10 and powers of 10 come from the C library",
     since=17,
     host=("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz"),
 )
