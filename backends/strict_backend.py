@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from onemodel.backends.base import Array, Backend, Namespace, NamespaceCache, Unavailable, build_namespace, numpy_dtype
+from onemodel.backends.exact import exact_namespace
 
 try:
     import array_api_strict as library
@@ -41,7 +42,7 @@ def _to_host(array: Array) -> np.ndarray[Any, Any]:
 
 
 class StrictBackend(Backend):
-    """array-api-strict's arrays, in fast mode."""
+    """array-api-strict's arrays, fast by default."""
 
     name = "strict"
     default_mode = "fast"
@@ -55,7 +56,10 @@ class StrictBackend(Backend):
             "from_host": _from_host,
             "host_dtype": lambda dtype: np.dtype(str(dtype).rpartition(".")[2]),
         }
-        self.namespace_of = NamespaceCache(fast=lambda: build_namespace("strict fast", library, members))
+        self.namespace_of = NamespaceCache(
+            fast=lambda: build_namespace("strict fast", library, members),
+            exact=lambda: exact_namespace("strict exact", library, members),
+        )
 
     def namespace(self, mode: str) -> Namespace:
         return self.namespace_of(mode)

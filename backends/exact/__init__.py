@@ -1,19 +1,31 @@
 """The exact namespace: correctly rounded, so the same bits everywhere.
 
-Of the Array API it has so far what is exact in every library: moves of elements, comparisons, bit and integer
-arithmetic, IEEE 754's single operations, rounding to integers. Sums, products and extremes are exact on integers alone.
-Everything else is refused when a session is made.
+What is exact in every library stays the library's own: moves of elements, comparisons, bit and integer arithmetic, IEEE
+754's single operations, rounding to integers. Sums, products, extremes and elementary functions have definitions of
+their own here. Everything else is refused when a session is made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from types import ModuleType
 from typing import Any
 
 from onemodel.backends import extension
 from onemodel.backends.base import Namespace, build_namespace
+from onemodel.backends.exact import convolution, division, elementary, extremes, products, sums
+from onemodel.backends.exact.trust import check_product
+
+DEFINED: dict[str, Callable[..., Any]] = {
+    **sums.FUNCTIONS,
+    **products.FUNCTIONS,
+    **convolution.FUNCTIONS,
+    **extremes.FUNCTIONS,
+    **division.FUNCTIONS,
+    **elementary.FUNCTIONS,
+}
+"""Functions that take the place of the library's; their ``xp`` is the library's own namespace, to compute with."""
 
 ALWAYS = frozenset(
     """
@@ -29,12 +41,7 @@ ALWAYS = frozenset(
 )
 """Functions of the standard that give the same bits in every library, on every type."""
 
-ON_INTEGERS = frozenset(
-    """
-    clip cumulative_prod cumulative_sum floor_divide matmul max maximum min minimum pow prod remainder sort sum
-    tensordot unique_all unique_counts unique_inverse unique_values vecdot
-    """.split()
-)
+ON_INTEGERS = frozenset({"floor_divide"})
 """Functions that do so on integers and booleans."""
 
 NATIVE = frozenset(
@@ -52,20 +59,29 @@ TAKE_INTEGERS = frozenset({"checked_indices", "refuse_zero", "trunc_divide"})
 
 def verdict(name: str) -> str:
     """``"always"``, ``"integers"`` or ``"never"``: on which element types the standard's function ``name`` is exact."""
-    if name in ALWAYS or name in NATIVE:
+    if name in ALWAYS or name in NATIVE or name in DEFINED:
         return "always"
     return "integers" if name in ON_INTEGERS else "never"
 
 
 def exact_namespace(label: str, library: ModuleType, members: Mapping[str, Any]) -> Namespace:
-    """``library``'s namespace with everything that is not exact replaced by a function that raises."""
+    """``library``'s namespace with what is not exact replaced by a definition that is, or by a function that raises.
+
+    Raises:
+        Unavailable: the library's float64 product is not what exact products are made of.
+    """
+    own = build_namespace(label, library, members)
+    check_product(own)
     namespace = build_namespace(label, library, members)
+    for name, function in DEFINED.items():
+        setattr(namespace, name, partial(function, xp=own))
+    namespace.__dict__["prepare"] = partial(products.Prepared, xp=own)
     for name, value in list(vars(namespace).items()):
-        if name in extension.FUNCTIONS or name == "label":
+        if name in extension.FUNCTIONS or name in DEFINED or name in ("label", "prepare"):
             continue
         match verdict(name):
             case "integers":
-                setattr(namespace, name, _integers_only(name, value))
+                setattr(namespace, name, _integers_only(name, value, namespace))
             case "never":
                 setattr(namespace, name, _refused(name))
     return namespace
@@ -78,12 +94,12 @@ def _refused(name: str) -> Callable[..., Any]:
     return refuse
 
 
-def _integers_only(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _integers_only(name: str, function: Callable[..., Any], xp: Namespace) -> Callable[..., Any]:
     @wraps(function)
     def compute(*args: Any, **options: Any) -> Any:
         for array in args:
             dtype = getattr(array, "dtype", None)
-            if dtype is not None and dtype.kind not in "iub":
+            if dtype is not None and xp.host_dtype(dtype).kind not in "iub":
                 raise TypeError(f'{name} of {dtype} has no exact definition yet; mode="fast" computes it')
         return function(*args, **options)
 
