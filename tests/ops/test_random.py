@@ -99,7 +99,9 @@ class TestTypes:
         moments(values, 1.0, 4 / math.sqrt(12))
 
     def test_normal(self, code: int, dtype: Any) -> None:
-        values = run("RandomNormal", shape=[60_001], dtype=code, mean=2.0, scale=0.5, seed=5.0, rtol=STEP.get(dtype, 1e-5))
+        values = run(
+            "RandomNormal", shape=[60_001], dtype=code, mean=2.0, scale=0.5, seed=5.0, rtol=STEP.get(dtype, 1e-5)
+        )
         assert values.dtype == dtype
         assert values.shape == (60_001,)
         moments(values, 2.0, 0.5)

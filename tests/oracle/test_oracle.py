@@ -1,0 +1,62 @@
+"""A fixed part of the oracle's cases, and what keeps its tables honest. All of it: ``python -m tests.oracle --all``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import pytest
+
+from onemodel.ops import registry
+from tests.oracle import chapters, known
+from tests.oracle.check import check, differ
+from tests.oracle.draw import ENTRIES, Case, case, histories
+from tests.oracle.peer import ask
+
+chapters.load()
+SEEDS = 2
+
+LEFT_OUT = {
+    "ImageDecoder": "ONNX Runtime has no kernel; tests/ops/test_image.py has it",
+    "CastMap": "takes maps; tests/ops/test_ml.py has it",
+    "DictVectorizer": "takes maps; tests/ops/test_ml.py has it",
+}
+"""Operators without an entry, with the reason."""
+
+
+@pytest.mark.parametrize(("op", "seed"), [(op, seed) for op in sorted(ENTRIES) for seed in range(SEEDS)])
+def test_case(op: str, seed: int) -> None:
+    result = check(case(op, seed))
+    assert not result.wrong, f"{result.case}\n{result.message}"
+
+
+def test_every_registered_operator_is_drawn() -> None:
+    names = {name for domain, name in registry.table() if domain in ("", "ai.onnx.ml")}
+    assert names - set(ENTRIES) == set(LEFT_OUT) & names
+    assert not set(LEFT_OUT) & set(ENTRIES)
+
+
+def test_every_entry_is_an_operator_of_onnx() -> None:
+    assert set(ENTRIES) <= set(histories())
+
+
+def test_a_case_is_the_same_each_time() -> None:
+    assert str(case("Conv", 5)) == str(case("Conv", 5))
+    assert str(case("Conv", 5)) != str(case("Conv", 6))
+
+
+def _cases_of(place: known.Place) -> Iterator[Case]:
+    """Cases that belong to a place."""
+    for seed in range(1500):
+        for op in place.operators:
+            one = case(op, seed)
+            if known.find(one) is place:
+                yield one
+
+
+@pytest.mark.parametrize("place", known.PLACES, ids=lambda place: f"{place.operators[0]}: {place.why}")
+def test_onnxruntime_is_wrong_where_the_table_says_so(place: known.Place) -> None:
+    cases = list(islice(_cases_of(place), 1 if place.fatal else 300))
+    assert cases, "no case is drawn there"
+    if not place.fatal:
+        assert any(differ(ask(one), place, one) for one in cases), "ONNX Runtime is right there; take the place out"
