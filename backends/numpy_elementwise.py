@@ -9,6 +9,7 @@ import array_api_compat.numpy as library
 import numpy as np
 
 from onemodel.backends.base import Kernel, build_namespace, numpy_dtype
+from onemodel.backends.numpy_reduction import sum_
 
 Array = np.ndarray[Any, Any]
 
@@ -98,7 +99,7 @@ def softmax(x: Array, axis: int, /) -> Array:
     if axis not in (-1, x.ndim - 1):
         np.subtract(x, np.maximum.reduce(x, axis=axis, keepdims=True), out=result)
         np.exp(result, out=result)
-        result /= np.add.reduce(result, axis=axis, keepdims=True)
+        result /= sum_(result, axis=axis, keepdims=True)
         return result
     length = x.shape[-1]
     source, target = np.ascontiguousarray(x).reshape(-1, length), result.reshape(-1, length)

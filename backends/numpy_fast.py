@@ -11,7 +11,7 @@ import array_api_compat.numpy as library
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from onemodel.backends import numpy_convolution, numpy_elementwise, numpy_normalization
+from onemodel.backends import numpy_convolution, numpy_elementwise, numpy_normalization, numpy_reduction
 
 Array = np.ndarray[Any, Any]
 
@@ -110,13 +110,6 @@ def half_through_float32(function: Callable[..., Array]) -> Callable[..., Array]
     return compute
 
 
-def mean(x: Array, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
-    """The standard's ``mean``; NumPy's own warns where there is nothing to add up, and NaN is the answer to that."""
-    total = np.asarray(np.sum(x, axis=axis, keepdims=keepdims))
-    axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
-    return np.asarray(total / np.asarray(math.prod(x.shape[i] for i in axes), total.dtype))
-
-
 def sigmoid(x: Array, /) -> Array:
     """See ``extension.sigmoid``; two buffers."""
     power = np.asarray(numpy_elementwise.minimum(x, np.asarray(80, x.dtype)))
@@ -126,9 +119,10 @@ def sigmoid(x: Array, /) -> Array:
 
 MEMBERS: dict[str, Any] = {
     name: half_through_float32(getattr(library, name))
-    for name in ("matmul", "tensordot", "vecdot", "sum", "prod", "cumulative_sum", "cumulative_prod")
+    for name in ("matmul", "tensordot", "vecdot", "prod", "cumulative_sum", "cumulative_prod")
 }
-MEMBERS["mean"] = half_through_float32(mean)
+MEMBERS["sum"] = half_through_float32(numpy_reduction.sum_)
+MEMBERS["mean"] = half_through_float32(numpy_reduction.mean)
 MEMBERS["sigmoid"] = sigmoid
 MEMBERS["matmul"] = half_through_float32(numpy_convolution.matmul)
 MEMBERS["rescale"] = numpy_normalization.rescale

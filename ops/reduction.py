@@ -132,6 +132,9 @@ _enter("ReduceLogSumExp", 18, _log_of_sum_of_powers, "The logarithm of the sum o
 def _place(function, data, axis, keepdims, select_last_index, xp):
     axis = one_axis(axis, data.ndim)
     if data.shape[axis] == 0:
+        shape = [1 if i == axis else size for i, size in enumerate(data.shape) if keepdims or i != axis]
+        if 0 in shape:
+            return xp.zeros(tuple(shape), dtype=xp.int64)
         raise ValueError(f"axis {axis} of shape {data.shape} is empty and has no greatest or least element")
     if not select_last_index:
         return function(data, axis=axis, keepdims=bool(keepdims))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.ops.harness import arrays, check, like_onnxruntime, refused
+from tests.ops.harness import arrays, check, like_onnxruntime, refused, run
 
 INF, NAN = np.inf, np.nan
 REDUCTIONS: dict[str, Any] = {
@@ -179,8 +179,21 @@ def test_half_sums_round_once() -> None:
     check(np.array(1, np.float16), "ReduceMean", x, keepdims=0)
 
 
+def test_long_sums_keep_their_digits_in_any_layout() -> None:
+    ones = np.ones((300_000, 2), np.float32) / 3
+    exact = ones.astype(np.float64).sum(axis=0)
+    for x in (ones, np.asfortranarray(ones)):
+        np.testing.assert_allclose(run("ReduceSum", x, np.array([0]), keepdims=0, rtol=1e-2), exact, rtol=1e-6)
+        np.testing.assert_allclose(run("Softmax", x, axis=0, rtol=1e-2), x * 0 + 1 / len(x), rtol=1e-6)
+
+
 @pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
 class TestPlaces:
+    def test_nothing_of_nothing(self, op: str) -> None:
+        check(np.zeros((0, 1, 3), np.int64), op, np.zeros((0, 0, 3), np.float32), axis=1)
+        check(np.zeros((0, 3), np.int64), op, np.zeros((0, 0, 3), np.float32), axis=1, keepdims=0)
+        refused("axis 1 of shape (2, 0, 3) is empty", op, np.zeros((2, 0, 3), np.float32), axis=1)
+
     @pytest.mark.parametrize("keepdims", [0, 1])
     @pytest.mark.parametrize("axis", [0, 1, -1])
     @pytest.mark.parametrize("dtype", ["float32", "int8", "uint64", "float16"])
