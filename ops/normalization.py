@@ -99,6 +99,7 @@ def layer_normalization(x, scale, b=None, /, *, axis=-1, epsilon=1e-5, stash_typ
     The statistics are of type ``stash_type``, and so is what they are computed from.
     """
     axes = _axes_from(x, axis)
+    _refuse_larger(x, scale=scale, b=b)
     wide = _stashed(x, stash_type, xp)
     mean = xp.mean(wide, axis=axes, keepdims=True)
     off = wide - mean
@@ -109,9 +110,22 @@ def layer_normalization(x, scale, b=None, /, *, axis=-1, epsilon=1e-5, stash_typ
     return y if b is None else y + b, xp.astype(mean, stash, copy=False), xp.astype(inverse, stash, copy=False)
 
 
+def _refuse_larger(x, **factors):
+    """Factors broadcast to X's shape, and X to none of theirs."""
+    for name, factor in factors.items():
+        if factor is None:
+            continue
+        sizes = x.shape[x.ndim - factor.ndim :] if factor.ndim <= x.ndim else ()
+        if len(sizes) != factor.ndim or any(
+            size not in (1, most) for size, most in zip(factor.shape, sizes, strict=True)
+        ):
+            raise ValueError(f"{name} of shape {factor.shape} does not broadcast to X's shape {x.shape}")
+
+
 @operator("RMSNormalization", since=23)
 def rms_normalization(x, scale, /, *, axis=-1, epsilon=1e-5, stash_type=1, xp):
     """x / sqrt(mean of squares + epsilon) over the axes from ``axis`` on, computed in ``stash_type``, times scale."""
+    _refuse_larger(x, scale=scale)
     wide = _stashed(x, stash_type, xp)
     mean = xp.mean(wide * wide, axis=_axes_from(x, axis), keepdims=True)
     y = xp.astype(wide / xp.sqrt(mean + xp.constant(epsilon, wide)), x.dtype, copy=False)

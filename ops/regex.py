@@ -378,7 +378,10 @@ class Pattern:
                 for _ in range((high or low) - low):
                     after = self._added("split", after, self._compiled(item, after))
                 for _ in range(low):
+                    size = len(self.program)
                     after = self._compiled(item, after)
+                    if len(self.program) == size:  # nothing, however often
+                        break
                 return after
         raise AssertionError(tree)
 

@@ -173,7 +173,7 @@ class _Pool:
         items = [self.items.get(item, -1) for item in _flat(rows)]
         tokens = np.array(items, np.int64).reshape(rows.shape)
         total = np.zeros(len(rows) * self.size, np.int64)
-        for distance in range(1, skips + 2):
+        for distance in range(1, min(skips + 2, max(rows.shape[1], 2))):
             states = np.zeros(rows.shape, np.int64)
             for n in range(1, longest + 1):
                 reach = (n - 1) * distance

@@ -186,6 +186,14 @@ class TestLayerNormalization:
     def test_wrong_axis_is_refused(self, op: str) -> None:
         refused("axis 2 is not one of 2 axes", op, np.ones((2, 3), np.float32), np.ones(3, np.float32), axis=2)
 
+    @pytest.mark.parametrize("shape", [(4, 2, 3), (5, 1, 3), (2, 4), (1, 1, 1)])
+    def test_scale_and_b_do_not_make_x_larger(self, shape: tuple[int, ...]) -> None:
+        x, factor, fits = np.ones((2, 3), np.float32), np.ones(shape, np.float32), np.ones(3, np.float32)
+        message = f"of shape {shape} does not broadcast to X's shape (2, 3)"
+        refused(f"scale {message}", "LayerNormalization", x, factor)
+        refused(f"b {message}", "LayerNormalization", x, fits, factor)
+        refused(f"scale {message}", "RMSNormalization", x, factor)
+
 
 class TestRmsNormalization:
     @pytest.mark.parametrize("axis", [-1, 0, 1])

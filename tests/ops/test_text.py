@@ -140,6 +140,12 @@ class TestRegexFullMatch:
         pattern, texts = PATTERNS[name]
         like_onnxruntime("RegexFullMatch", words(*texts), pattern=pattern)
 
+    @pytest.mark.parametrize(
+        "pattern", ["((((){1000}){1000}){1000}){1000}", "(((a{0}){1000}){1000}){1000}", r"((\Q\E){9}){9}"]
+    )
+    def test_nothing_repeated_is_nothing(self, pattern: str) -> None:
+        check(np.array([True, False]), "RegexFullMatch", words("", "a"), pattern=pattern)
+
     def test_shapes(self) -> None:
         check(np.array([[True], [False]]), "RegexFullMatch", words(["a"], ["b"]), pattern="a")
         check(np.array(True), "RegexFullMatch", scalar("a"), pattern="a")
@@ -241,6 +247,15 @@ class TestTfIdfVectorizer:
         options = self.options(max_skip_count=skips, min_gram_length=least, max_gram_length=most)
         like_onnxruntime("TfIdfVectorizer", np.array(self.ROWS, dtype), **options)
         like_onnxruntime("TfIdfVectorizer", np.array(self.ROWS[0], dtype), **options)
+
+    def test_more_skips_than_items(self) -> None:
+        row = np.array(self.ROWS[1])
+        check(
+            run("TfIdfVectorizer", row, **self.options(max_skip_count=5)),
+            "TfIdfVectorizer",
+            row,
+            **self.options(max_skip_count=2**62),
+        )
 
     @pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
     def test_modes(self, mode: str) -> None:
