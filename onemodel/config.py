@@ -22,13 +22,25 @@ class Limits:
     Attributes:
         nodes: nodes of the whole model, counted with every function body written out at each call.
         depth: how deep subgraphs and function calls may nest.
-        fold_bytes: the largest result, in bytes, that is computed once when the session is made; a larger one is
-            computed in each run instead, which is no error.
+        fold_bytes: how many bytes of results are computed once, when the session is made. What does not fit is computed
+            in each run instead, which is no error. Sparse tensors, made dense, may take as much; more is refused.
     """
 
     nodes: int = 1_000_000
     depth: int = 100
     fold_bytes: int = 1 << 29
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            _refuse_unless_whole(f"limits.{field.name}", getattr(self, field.name), 0)
+
+
+def _refuse_unless_whole(name: str, value: Any, least: int, *, or_none: bool = False) -> None:
+    if or_none and value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        kinds = "None or a whole number" if or_none else "a whole number"
+        raise InputError(f"{name}={value!r} is not valid; it is {kinds} from {least} on")
 
 
 @dataclass(frozen=True)
@@ -78,10 +90,11 @@ class SessionConfig:
                 options = ", ".join(map(repr, values))
                 raise InputError(f"{name}={getattr(self, name)!r} is not known; it is one of {options}")
         for name, least in (("device", 0), ("threads", 1), ("seed", 0)):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-                raise InputError(f"{name}={value!r} is not valid; it is None or a whole number from {least} on")
-
+            _refuse_unless_whole(name, getattr(self, name), least, or_none=True)
+        if not isinstance(self.limits, Limits):
+            raise InputError(f"limits={self.limits!r} is not valid; it is a onemodel.Limits")
+        if not isinstance(self.operators, Sequence):
+            raise InputError(f"operators={self.operators!r} is not valid; it is a list of functions")
         for function in self.operators:
             if not hasattr(function, "operators"):
                 raise InputError(

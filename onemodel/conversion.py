@@ -106,9 +106,14 @@ def _mapping(what: str, declared: str, given: Mapping[Any, Any]) -> dict[Any, An
 
 def _strings(what: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if array.dtype.kind == "S":
-        return np.char.decode(array, "utf-8").astype(object)
-    if array.dtype.kind in "UT":
+        try:
+            return np.char.decode(array, "utf-8").astype(object)
+        except UnicodeDecodeError as error:
+            raise InputError(f"{what} expects tensor(string), whose bytes must be UTF-8: {error}") from error
+    if array.dtype.kind == "U":
         return array.astype(object)
+    if array.dtype.kind == "T":
+        array = array.astype(object)
     if array.dtype != object:
         raise InputError(f"{what} expects tensor(string), an array of str; got dtype {array.dtype.name}")
     for item in array.reshape(-1):

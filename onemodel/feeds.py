@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +17,7 @@ from onemodel.errors import InputError
 
 Shape = Sequence[int | str | None]
 
+_MOST_ELEMENTS = 2**40
 _RANDOM = re.compile(r"random(?::(?P<dims>scalar|\d+(?:x\d+)*))?")
 
 
@@ -199,6 +201,8 @@ def draw(name: str, value_type: str | None, shape: Sequence[int], seed: int) -> 
         InputError: the type holds no numbers.
     """
     value_type = _drawable(name, value_type)
+    if len(shape) > 64 or math.prod(shape) > _MOST_ELEMENTS:
+        raise InputError(f"input {name!r} cannot be drawn: {len(shape)} dimensions of {math.prod(shape)} elements")
     random = np.random.default_rng([seed, zlib.crc32(name.encode("utf-8", "surrogatepass"))])
     dtype, kind = types.dtype_of(value_type), types.inner(value_type)
     if kind == "bool":

@@ -46,8 +46,18 @@ def expanded(parameters: Sequence[Any], count: int) -> list[Any]:
     return [*parameters, *[parameters[-1]] * (count - len(parameters))] if parameters else []
 
 
-def check_node(schema: defs.OpSchema, node: ir.Node, info: NodeInfo, given: Mapping[str, ir.Attr]) -> None:
-    """Refuse attributes that this version lacks, misses or has of another type, and wrong counts of in- and outputs."""
+def check_node(
+    schema: defs.OpSchema, info: NodeInfo, given: Mapping[str, ir.Attr], inputs: Sequence[object], outputs: int
+) -> None:
+    """Refuse attributes that this version lacks, misses or has of another type, and wrong counts of in- and outputs.
+
+    Args:
+        schema: the operator version.
+        info: the node.
+        given: its attributes.
+        inputs: what stands at each input, None for nothing.
+        outputs: how many outputs it has.
+    """
     unknown = sorted(set(given) - set(schema.attributes))
     if unknown:
         known = ", ".join(sorted(schema.attributes)) or "none"
@@ -67,18 +77,18 @@ def check_node(schema: defs.OpSchema, node: ir.Node, info: NodeInfo, given: Mapp
     if missing:
         raise ModelError(f"{info} lacks the attribute {', '.join(map(repr, missing))}, which is required")
     for kind, count, least, most in (
-        ("inputs", len(node.inputs), schema.min_input, schema.max_input),
-        ("outputs", len(node.outputs), schema.min_output, schema.max_output),
+        ("inputs", len(inputs), schema.min_input, schema.max_input),
+        ("outputs", outputs, schema.min_output, schema.max_output),
     ):
         if not least <= count <= most:
             bounds = str(least) if least == most else f"{least} to {most}" if most < 2**31 - 1 else f"{least} or more"
             raise ModelError(f"{info} has {count} {kind}; this version takes {bounds}")
-    for formal, value in zip(expanded(schema.inputs, len(node.inputs)), node.inputs, strict=True):
-        if formal.option == Option.Single and (value is None or not value.name):
+    for formal, value in zip(expanded(schema.inputs, len(inputs)), inputs, strict=True):
+        if formal.option != Option.Optional and value is None:
             raise ModelError(f"{info} lacks the input {formal.name!r}, which is required")
 
 
-def check_entry(entry: Operator, node: ir.Node, info: NodeInfo, given: Sequence[str]) -> None:
+def check_entry(entry: Operator, info: NodeInfo, given: Sequence[str], inputs: Sequence[object]) -> None:
     """The same for an operator that has no schema: its function's signature is the measure."""
     unknown = sorted(set(given) - set(entry.attributes))
     if unknown:
@@ -92,7 +102,7 @@ def check_entry(entry: Operator, node: ir.Node, info: NodeInfo, given: Sequence[
     )
     if missing:
         raise ModelError(f"{info} lacks the attribute {', '.join(map(repr, missing))}, which is required")
-    count = len(node.inputs)
+    count = len(inputs)
     if count < entry.required or (entry.variadic is None and count > len(entry.inputs)):
         raise ModelError(
             f"{info} has {count} inputs; {entry.function.__qualname__} takes {entry.required} to {len(entry.inputs)}"
@@ -155,11 +165,16 @@ def output_types(
 
 
 def declared_types(
-    entry: Operator, types: Sequence[str | None], attributes: Mapping[str, Any], count: int
+    entry: Operator, info: NodeInfo, types: Sequence[str | None], attributes: Mapping[str, Any], count: int
 ) -> list[str | None]:
     """The output types that an entry declares itself, ``count`` of them."""
     if callable(entry.types):
-        declared = list(entry.types(types, attributes))
+        try:
+            declared = list(entry.types(types, attributes))
+        except ModelError:
+            raise
+        except Exception as error:
+            raise ModelError(f"{info}: the output types cannot be told: {type(error).__name__}: {error}") from error
     else:
         by_name = dict(zip(entry.inputs, types, strict=False))
         declared = [text if "(" in text else by_name.get(text) for text in entry.types or ()]

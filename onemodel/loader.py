@@ -24,8 +24,7 @@ __all__ = ["LoadedModel", "domain_of", "load", "overridable"]
 
 _MAX_BYTES = 2**31 - 1  # protobuf's
 _TOO_LARGE = "a model file holds at most 2 GiB, so store its weights as external data"
-# protobuf copies nested messages by recursion in C; far more than this overflows the stack.
-_MAX_MESSAGE_DEPTH = 1000
+_MAX_MESSAGE_DEPTH = 100  # protobuf's, of files
 _STRING, _MESSAGE = 9, 11  # FieldDescriptor.TYPE_STRING and TYPE_MESSAGE
 _DEFAULT_LIMITS = Limits()
 
@@ -130,7 +129,10 @@ def _proto_of(model: Any) -> tuple[onnx.ModelProto, str | None]:
         path = Path(model)
         return _parse(_read(path), f"the model {str(path)!r}"), str(path.absolute().parent)
     if callable(getattr(model, "read", None)):
-        data = model.read()
+        try:
+            data = model.read()
+        except (OSError, ValueError) as error:
+            raise InputError(f"the file object cannot be read: {error}") from error
         if not isinstance(data, bytes | bytearray | memoryview):
             raise InputError(f"the file object gives {type(data).__name__}; open it in binary mode")
         return _parse(bytes(data), "the model"), None

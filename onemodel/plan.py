@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-import numpy as np
 import onnx
 import onnx_ir as ir
 
@@ -16,28 +13,36 @@ from onemodel import attributes as attribute_values
 from onemodel import exactness, gradient, inference
 from onemodel import types as value_types
 from onemodel.backends import get_backend
-from onemodel.backends.base import Backend, Namespace
+from onemodel.backends.base import Backend
+from onemodel.binding import Binder
 from onemodel.bodies import function_of
 from onemodel.config import SessionConfig
-from onemodel.drawing import UNSEEDED, Once, key_source
+from onemodel.drawing import UNSEEDED
 from onemodel.errors import InexactOperatorError, LimitError, ModelError, UnsupportedOperatorError
+from onemodel.folding import Folder, frozen
 from onemodel.frames import Frame, Node, Scope, Subgraph, Value
 from onemodel.ops import registry
 from onemodel.ops.gradient import FUNCTIONS as GRADIENT_OPERATORS
 from onemodel.ops.registry import Operator
-from onemodel.placement import Placement, Slots, freeing, live, transfer_step
-from onemodel.program import NOTHING, Body, NodeInfo, Program, Step, listing
-
-logger = logging.getLogger("onemodel")
+from onemodel.placement import live
+from onemodel.program import NodeInfo, Program, listing
 
 
 @dataclass(frozen=True)
 class _Context:
-    """What holds around a node: opset imports, the function's attributes, and the way to it."""
+    """What holds around a node.
+
+    Attributes:
+        opsets: the opset imports.
+        attributes: those of the function around it.
+        path: the functions and subgraphs around it, outermost first.
+        live: whether some output needs what is made here.
+    """
 
     opsets: Mapping[str, int]
     attributes: Mapping[str, ir.Attr] | None = None
     path: tuple[str, ...] = ()
+    live: bool = True
 
 
 class Planner:
@@ -64,16 +69,13 @@ class Planner:
         self.config = config
         self.backend = backend
         self.mode = mode
-        self.xp = backend.namespace(mode)
-        host = backend if backend.on_host else get_backend("numpy")
-        self.host_xp = host.namespace(mode)
-        self.host = host
-        self.kernels = backend.kernels(mode) if config.kernels == "native" else {}
+        self.host = backend if backend.on_host else get_backend("numpy")
         self.own: dict[tuple[str, str], dict[int, Operator]] = {}
         for function in (*config.operators, *GRADIENT_OPERATORS):
             for entry in function.operators:  # type: ignore[attr-defined]
                 self.own.setdefault(entry.key, {})[entry.since] = entry
         self.functions = {_function_key(function): function for function in model.functions.values()}
+        self.built: dict[frozenset[str], _Builder] = {}
 
     def plan(self, fed: Collection[str] = (), extra: Sequence[str] = ()) -> Program:
         """The program of the main graph.
@@ -86,47 +88,81 @@ class Planner:
             UnsupportedOperatorError, InexactOperatorError: with all nodes that are refused.
             ModelError, LimitError: the model is wrong or too large.
         """
-        return _Builder(self).main(frozenset(fed), tuple(extra))
+        key = frozenset(fed)
+        if key not in self.built:
+            self.built[key] = _Builder(self, key, extra)
+        if not self.built[key].has(extra):
+            return _Builder(self, key, extra).program(extra)
+        return self.built[key].program(extra)
 
 
 class _Builder:
-    """Builds one program; holds what grows on the way."""
+    """The main graph with all its nodes resolved, for one set of initializers that are fed.
 
-    def __init__(self, planner: Planner) -> None:
+    Args:
+        planner: holds the model and the configuration.
+        fed: names of initializers that are inputs.
+        extra: names of values that are wanted besides the graph's outputs.
+    """
+
+    def __init__(self, planner: Planner, fed: frozenset[str], extra: Sequence[str]) -> None:
         self.planner = planner
         self.limits = planner.config.limits
+        graph = planner.model.graph
+        self.folder = Folder(planner.host, self.limits.fold_bytes)
         self.count = 0
         self.unsupported: list[NodeInfo] = []
         self.inexact: list[NodeInfo] = []
         self.positions: dict[Node, int] = {}
         """Of the nodes that draw random numbers: their place in the model, functions written out."""
-
-    # Graphs and nodes
-
-    def main(self, fed: frozenset[str], extra: tuple[str, ...]) -> Program:
-        graph = self.planner.model.graph
-        frame = Frame()
-        scope = Scope(frame)
+        self.binder = Binder(
+            planner.backend,
+            planner.host,
+            planner.mode,
+            native=planner.config.kernels == "native",
+            seed=planner.config.seed,
+            positions=self.positions,
+        )
+        self.reads: dict[ir.Node, set[str]] = {}
+        self.frame = Frame()
+        self.scope = Scope(self.frame)
         for value in graph.inputs:
             if value.name not in graph.initializers or value.name in fed:
-                self._input(scope, value.name or "", value_types.of_value(value))
+                self._input(self.scope, value.name or "", value_types.of_value(value))
         for name, value in graph.initializers.items():
-            if name in fed and name not in scope.names:
-                self._input(scope, name, _initializer(value).type)
-        self._graph(graph, scope, _Context(self.planner.opsets))
-        for made, declared in zip(frame.outputs, graph.outputs, strict=True):
-            _check_declared(made, declared)
-        for name in extra:
-            frame.outputs.append(scope.find(name))
+            if name in fed and name not in self.scope.names:
+                self._input(self.scope, name, _initializer(value).type)
+        self._graph(graph, self.scope, _Context(planner.opsets), extra)
         self._refuse()
-        return self.finish(frame, fed=True)
+        self._forget(extra)
+
+    def _forget(self, extra: Sequence[str]) -> None:
+        """Let go of nodes and folded constants that nothing reads."""
+        wanted = self.frame.outputs + [self.scope.find(name) for name in extra]
+        self.frame.nodes = live(replace(self.frame, outputs=wanted))
+        kept = {*wanted, *self.frame.inputs, *map(self.scope.names.get, self.planner.model.graph.initializers)}
+        for node in self.frame.nodes:
+            kept.update(node.inputs)
+            kept.update(node.outputs)
+        self.scope.names = {name: value for name, value in self.scope.names.items() if value in kept}
+
+    def has(self, names: Sequence[str]) -> bool:
+        """Whether the values are still known, so that ``program`` can return them."""
+        return all(name in self.scope.names for name in names)
+
+    def program(self, extra: Sequence[str]) -> Program:
+        """The program that returns the graph's outputs, and then the values named ``extra``."""
+        outputs = self.frame.outputs + [self.scope.find(name) for name in extra]
+        return self.binder.finish(replace(self.frame, outputs=outputs), fed=True)
+
+    # Graphs and nodes
 
     def _input(self, scope: Scope, name: str, value_type: str | None) -> None:
         value = Value(name, value_type, scope.frame)
         scope.names[name] = value
         scope.frame.inputs.append(value)
 
-    def _graph(self, graph: ir.Graph, scope: Scope, context: _Context) -> None:
+    def _graph(self, graph: ir.Graph, scope: Scope, context: _Context, extra: Sequence[str] = ()) -> None:
         if len(context.path) > self.limits.depth:
             raise LimitError(
                 f"subgraphs and functions nest deeper than {self.limits.depth} ({' / '.join(context.path[:3])} ...); "
@@ -135,10 +171,36 @@ class _Builder:
         for name, value in graph.initializers.items():
             if name not in scope.names:
                 scope.names[name] = _initializer(value)
+        needed = self._needed(graph, extra)
+        dead = replace(context, live=False)
         for node in graph:
-            self._node(node, scope, context)
+            self._node(node, scope, context if node in needed else dead)
         for value in graph.outputs:
-            scope.frame.outputs.append(scope.find(value.name or ""))
+            made = scope.find(value.name or "")
+            _check_declared(made, value)
+            scope.frame.outputs.append(made)
+
+    def _needed(self, graph: ir.Graph, extra: Sequence[str]) -> set[ir.Node]:
+        """The nodes of a graph that its outputs, or the values named ``extra``, need."""
+        names = {value.name for value in graph.outputs} | set(extra)
+        needed = set()
+        for node in reversed(graph):
+            if any(value.name in names for value in node.outputs):
+                needed.add(node)
+                names |= self._reads(node)
+        return needed
+
+    def _reads(self, node: ir.Node) -> set[str]:
+        """The names of the values that a node reads, in its subgraphs too."""
+        if node not in self.reads:
+            names = {value.name or "" for value in node.inputs if value is not None}
+            for attribute in node.attributes.values():
+                if attribute.type is ir.AttributeType.GRAPH and not attribute.is_ref():
+                    graph = attribute.as_graph()
+                    names.update(value.name or "" for value in graph.outputs)
+                    names.update(*map(self._reads, graph))
+            self.reads[node] = names
+        return self.reads[node]
 
     def _node(self, node: ir.Node, scope: Scope, context: _Context) -> None:
         self.count += 1
@@ -169,9 +231,9 @@ class _Builder:
             if entry is not None and schema is not None and schema.deprecated and entry.since < schema.since_version:
                 entry = None
         if schema is not None and (entry is not None or not schema.deprecated):
-            inference.check_node(schema, node, info, attributes)
+            inference.check_node(schema, info, attributes, inputs, len(outputs))
         elif entry is not None:
-            inference.check_entry(entry, node, info, tuple(attributes))
+            inference.check_entry(entry, info, tuple(attributes), inputs)
         types = [None if value is None else value.type for value in inputs]
         if entry is None:
             if (domain, node.op_type) == (gradient.TRAINING, "Gradient"):
@@ -219,7 +281,7 @@ class _Builder:
                 known[name] = body.types
         bound = {} if schema is None else inference.check_types(schema, info, types)
         if entry.types is not None:
-            inferred = inference.declared_types(entry, types, known, len(node.outputs))
+            inferred = inference.declared_types(entry, info, types, known, len(node.outputs))
         elif schema is not None:
             known_inputs = all(value is None or value.type is not None for value in inputs)
             inferred = inference.output_types(schema, node, attributes, info, types if known_inputs else None, bound)
@@ -235,8 +297,12 @@ class _Builder:
             if reason is not None:
                 self.inexact.append(replace(info, reason=reason))
         step.outputs = self._bind_outputs(scope, node, inferred)
-        if not self._fold(step, schema, node, attributes, types):
-            scope.frame.nodes.append(step)
+        constant = all(value.is_constant for value in step.needs) and not step.bodies and "rng" not in entry.extras
+        if constant and context.live and not self.inexact and not self.unsupported:
+            call = self.binder.bound(step, self.binder.host_xp, self.planner.host)
+            if self.folder.fold(step, call, schema, node, attributes):
+                return
+        scope.frame.nodes.append(step)
 
     def _bind_outputs(self, scope: Scope, node: ir.Node, types: Sequence[str | None]) -> list[Value | None]:
         made: list[Value | None] = []
@@ -297,7 +363,8 @@ class _Builder:
         for i, value in enumerate(function.inputs):
             scope.names[value.name or ""] = inputs[i] if i < len(inputs) else None
         opsets = {"" if domain == "ai.onnx" else domain: version for domain, version in function.opset_imports.items()}
-        inside = _Context(opsets, {**defaults, **attributes}, (*context.path, f"function {info.op_type}"))
+        path = (*context.path, f"function {info.op_type}")
+        inside = _Context(opsets, {**defaults, **attributes}, path, context.live)
         outputs, around.frame.outputs = around.frame.outputs, []
         self._graph(function.graph, scope, inside)
         made, around.frame.outputs = around.frame.outputs, outputs
@@ -332,156 +399,6 @@ class _Builder:
                 self.inexact,
             )
 
-    # Folding
-
-    def _fold(
-        self,
-        step: Node,
-        schema: onnx.defs.OpSchema | None,
-        node: ir.Node,
-        attributes: Mapping[str, ir.Attr],
-        types: Sequence[str | None],
-    ) -> bool:
-        """Compute the node now where all it needs is constant; False leaves it to the runs."""
-        if (
-            step.bodies
-            or "rng" in step.entry.extras
-            or any(not value.is_constant for value in step.needs)
-            or self.inexact
-            or self.unsupported
-        ):
-            return False
-        values = [None if value is None else value.constant for value in step.inputs]
-        if step.entry.host and schema is not None:
-            size = inference.predicted_bytes(schema, node, attributes, step.info, values, types)
-            if size is not None and size > self.limits.fold_bytes:
-                return False
-        call = self._bound(step, self.planner.host_xp, self.planner.host)
-        try:
-            with np.errstate(all="ignore"):
-                result = call(*values)
-        except Exception as error:  # noqa: BLE001
-            # The run raises it again, with the node's name, unless it never comes here.
-            logger.debug("%s cannot be folded: %s", step.info, error)
-            return False
-        results = [self.planner.host.normalise(item) for item in (result if isinstance(result, tuple) else (result,))]
-        if any(_bytes(item) > self.limits.fold_bytes for item in results):
-            return False
-        for value, item in zip(step.outputs, results, strict=False):
-            if value is not None:
-                value.constant, value.is_constant, value.frame = _frozen(item), True, None
-        return True
-
-    # Binding
-
-    def _bound(self, step: Node, xp: Namespace, backend: Backend) -> Callable[..., Any]:
-        """The function of a step with its attributes and namespace, widening included."""
-        entry = step.entry
-        function = entry.function
-        types = [None if value is None else value.type for value in step.inputs]
-        if backend is self.planner.backend:
-            function = self._native(entry, types) or function
-        options = {
-            name: attribute_values.as_float32(step.attributes.get(name, default))
-            for name, default in entry.attributes.items()
-            if name not in step.bodies
-        }
-        if "xp" in entry.extras:
-            options["xp"] = xp
-        if "wanted" in entry.extras:
-            options["wanted"] = tuple(value is not None for value in step.outputs)
-        if "rng" in entry.extras:
-            options["rng"] = key_source(options.get("seed"), self.planner.config.seed, self.positions[step])
-        if "once" in entry.extras:
-            options["once"] = Once()
-        call: Callable[..., Any] = partial(function, **options) if options else function
-        if step.bodies:
-            return self._with_bodies(step, call)
-        halves = [i for i, t in enumerate(types) if t in value_types.HALVES and not entry.reads_on_host(i)]
-        narrow = [
-            xp.onnx_dtype(value_types.code_of(value.type)) if value and value.type in value_types.HALVES else None
-            for value in step.outputs
-        ]
-        if entry.widen and halves:
-            call = partial(_widened, call, frozenset(halves), tuple(narrow), xp)
-        return call
-
-    def _native(self, entry: Operator, types: Sequence[str | None]) -> Callable[..., Any] | None:
-        """The backend's own kernel for this meaning and the dtype of the first input; None where it has none."""
-        kernel = self.planner.kernels.get(entry.key)
-        if kernel is None or kernel.since != entry.since or not types or not value_types.is_tensor(types[0]):
-            return None
-        return kernel.function if value_types.dtype_of(types[0]).name in kernel.dtypes else None
-
-    def _with_bodies(self, step: Node, call: Callable[..., Any]) -> Callable[..., Any]:
-        """A step with subgraphs takes, after its own inputs, what they capture."""
-        parts = []
-        for name, body in step.bodies.items():
-            wanted = {int(key.partition(":")[2]) for key in step.entry.host if key.startswith(f"{name}:")}
-            parts.append((name, self.finish(body.frame, wanted), len(body.frame.captures), body))
-        count = len(step.inputs)
-
-        def run(*values: Any) -> Any:
-            start = count
-            subgraphs = {}
-            for name, program, captures, body in parts:
-                subgraphs[name] = Body(program, values[start : start + captures], body.types, body.shapes)
-                start += captures
-            return call(*values[:count], **subgraphs)
-
-        return run
-
-    # From frames to programs
-
-    def finish(self, frame: Frame, host_outputs: Collection[int] = (), *, fed: bool = False) -> Program:
-        """Bind and place the steps of a frame, and free each slot after its last use.
-
-        Args:
-            frame: the graph body.
-            host_outputs: positions of outputs that are read on the host.
-            fed: the inputs are the run's feeds, which the host has too.
-        """
-        nodes = live(frame)
-        placement = Placement(frame, nodes, host_outputs, fed=fed, everywhere=self.planner.backend.on_host)
-        slots = Slots(self.planner.backend)
-        steps: list[Step] = []
-        backend = self.planner.backend
-        steps += [
-            transfer_step(backend.to_host, slots.device(value), slots.host(value), "to_host")
-            for value in (*frame.inputs, *(inner for _, inner in frame.captures))
-            if value in placement.to_host and value not in placement.fed
-        ]
-        for node in nodes:
-            at_host = placement.runs_on_host(node)
-            xp = self.planner.host_xp if at_host else self.planner.xp
-            call = self._bound(node, xp, self.planner.host if at_host else backend)
-            where = [placement.reads_on_host(node, i) for i in range(len(node.inputs))]
-            inputs = [slots.of(value, host) for value, host in zip(node.inputs, where, strict=True)]
-            inputs += [slots.device(value) for value in node.captured]
-            made = tuple(None if value is None else slots.of(value, at_host) for value in node.outputs)
-            output = made[0] if len(made) == 1 and made[0] is not None else made
-            steps.append((call, tuple(inputs), output, (), node.info))
-            for value in node.outputs:
-                if value is None:
-                    continue
-                if at_host and value in placement.to_device:
-                    steps.append(transfer_step(backend.from_host, slots.host(value), slots.device(value), "to_device"))
-                if not at_host and value in placement.to_host:
-                    steps.append(transfer_step(backend.to_host, slots.device(value), slots.host(value), "to_host"))
-        outputs = tuple(
-            NOTHING if value is None else slots.of(value, i in host_outputs) for i, value in enumerate(frame.outputs)
-        )
-        return Program(
-            backend,
-            slots.template,
-            freeing(steps, {*outputs, *slots.constant, NOTHING}),
-            tuple(value.name for value in frame.inputs),
-            tuple(slots.known(value, False) for value in frame.inputs),
-            tuple(slots.known(value, True) if not backend.on_host else None for value in frame.inputs),
-            tuple(slots.device(inner) for _, inner in frame.captures),
-            outputs,
-        )
-
 
 def _check_declared(made: Value | None, output: ir.Value) -> None:
     """Refuse a tensor type that the model declares for an output, and that its nodes do not make."""
@@ -505,34 +422,4 @@ def _initializer(value: ir.Value) -> Value:
     if tensor is None:
         raise ModelError(f"the initializer {value.name!r} has no data")
     array = attribute_values.tensor_array(tensor)
-    return Value(value.name or "", value_types.of_dtype(array.dtype), None, _frozen(array), True)
-
-
-def _frozen(value: Any) -> Any:
-    """Constants are shared by all runs; read-only, so that outputs that alias them can be told."""
-    if isinstance(value, list):
-        return [_frozen(item) for item in value]
-    if isinstance(value, np.ndarray):
-        view = value.view()
-        view.flags.writeable = False
-        return view
-    return value
-
-
-def _bytes(value: Any) -> int:
-    if isinstance(value, list):
-        return sum(map(_bytes, value))
-    return int(value.nbytes) if isinstance(value, np.ndarray) else 0
-
-
-def _widened(
-    call: Callable[..., Any], halves: Collection[int], narrow: Sequence[Any], xp: Namespace, /, *values: Any
-) -> Any:
-    """float16 and bfloat16 in float32, and rounded once at the end."""
-    result = call(*[xp.astype(v, xp.float32) if i in halves and v is not None else v for i, v in enumerate(values)])
-    if isinstance(result, tuple):
-        return tuple(
-            value if dtype is None or value is None else xp.astype(value, dtype)
-            for value, dtype in zip(result, (*narrow, *[None] * len(result)), strict=False)
-        )
-    return result if narrow[0] is None else xp.astype(result, narrow[0])
+    return Value(value.name or "", value_types.of_dtype(array.dtype), None, frozen(array), True)

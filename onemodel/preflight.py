@@ -13,6 +13,8 @@ from onnx import (
     GraphProto,
     ModelProto,
     NodeProto,
+    SparseTensorProto,
+    TensorProto,
     TypeProto,
     ValueInfoProto,
     defs,
@@ -110,6 +112,7 @@ class _Preflight:
         self.limits = limits
         self.functions: dict[_FunctionKey, FunctionProto] = {}
         self.unsorted = False
+        self.dense_bytes_left = limits.fold_bytes
 
     def run(self) -> dict[str, int]:
         if self.proto.ir_version not in IR_VERSIONS:
@@ -199,7 +202,7 @@ class _Preflight:
             self._value_infos(infos, label)
         for sparse in graph.sparse_initializer:
             name = f"sparse initializer {sparse.values.name!r} of {label}"
-            graph.initializer.append(dense(sparse, self.external, name, self.limits.fold_bytes))
+            graph.initializer.append(self._dense(sparse, name))
         del graph.sparse_initializer[:]
         for tensor in graph.initializer:
             check_tensor(tensor, f"initializer {tensor.name!r} of {label}")
@@ -304,6 +307,11 @@ class _Preflight:
         if attribute.ref_attr_name:
             if name:
                 raise ModelError(f"{label} refers to attribute {attribute.ref_attr_name!r}, but has a value of its own")
+            if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
+                raise ModelError(
+                    f"{label} takes its subgraph from attribute {attribute.ref_attr_name!r} of the function, which is "
+                    "not supported: write the subgraph into the function, or the function into the model's graph"
+                )
             return ()
         if not name:
             return ()
@@ -327,14 +335,19 @@ class _Preflight:
 
     def _densify(self, attribute: AttributeProto, name: str, label: str) -> None:
         """Sparse tensors of an attribute become ordinary ones, under the attribute's own name."""
-        limit = self.limits.fold_bytes
         if name == "sparse_tensor":
-            attribute.t.CopyFrom(dense(attribute.sparse_tensor, self.external, label, limit))
+            attribute.t.CopyFrom(self._dense(attribute.sparse_tensor, label))
             attribute.type = AttributeProto.TENSOR
         else:
-            attribute.tensors.extend(dense(each, self.external, label, limit) for each in attribute.sparse_tensors)
+            attribute.tensors.extend(self._dense(each, label) for each in attribute.sparse_tensors)
             attribute.type = AttributeProto.TENSORS
         attribute.ClearField(name)
+
+    def _dense(self, sparse: SparseTensorProto, label: str) -> TensorProto:
+        """A sparse tensor made dense; all of the model's together take ``limits.fold_bytes`` at most."""
+        tensor = dense(sparse, self.external, label, self.dense_bytes_left)
+        self.dense_bytes_left = max(self.dense_bytes_left - tensor.ByteSize(), 0)
+        return tensor
 
     # Types
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,6 +81,19 @@ class Program:
         self.execute(slots)
         return [slots[slot] for slot in self.outputs]
 
+    def constants(self) -> Iterator[Any]:
+        """The arrays that the program holds between runs, those of its subgraphs too."""
+        held = list(self.template)
+        while held:
+            value = held.pop()
+            if isinstance(value, list):
+                held += value
+            elif hasattr(value, "nbytes"):
+                yield value
+        for step in self.steps:
+            for program in getattr(step[0], "programs", ()):
+                yield from program.constants()
+
     def execute(self, slots: list[Any]) -> None:
         """Run all steps on ``slots``."""
         array_type = self.backend.array_type
@@ -95,7 +108,10 @@ class Program:
                 elif output.__class__ is int:
                     slots[output] = normalise(result[0] if result.__class__ is tuple else result)
                 else:
-                    for slot, value in zip(output, result if result.__class__ is tuple else (result,)):  # type: ignore[arg-type]  # noqa: B905
+                    results = result if result.__class__ is tuple else (result,)
+                    if len(results) < len(output):  # type: ignore[arg-type]
+                        raise ValueError(f"it gave {len(results)} results for {len(output)} outputs")  # type: ignore[arg-type]
+                    for slot, value in zip(output, results):  # type: ignore[arg-type]  # noqa: B905
                         if slot is not None:
                             slots[slot] = normalise(value)
                 for slot in free:

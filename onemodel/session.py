@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-import threadpoolctl
 
-from onemodel import conversion, loader, types
+from onemodel import conversion, loader, threads, types
 from onemodel.backends import get_backend
 from onemodel.backends.base import Unavailable
 from onemodel.config import SessionConfig
-from onemodel.errors import BackendError, InputError
+from onemodel.errors import BackendError, InputError, LimitError
 from onemodel.plan import Planner
 from onemodel.program import Program
+
+_MOST_PROGRAMS = 64
+"""Programs that a session keeps, one for each set of fed initializers and wanted intermediate values."""
 
 
 @dataclass(frozen=True)
@@ -100,12 +102,17 @@ class Session:
             self._planner = Planner(
                 self._loaded.model, self._loaded.opset_imports, self.config, self._backend, self.mode
             )
+            self._lock = threading.Lock()
+            self._programs: OrderedDict[tuple[frozenset[str], tuple[str, ...]], Program] = OrderedDict()
+            self._program(frozenset(), ())
         except Unavailable as error:
             raise BackendError(str(error)) from error
+        except RecursionError as error:
+            raise LimitError(
+                "the model's functions and subgraphs nest deeper than Python's recursion limit allows; "
+                "sys.setrecursionlimit raises it"
+            ) from error
         self.backend = self._backend.name
-        self._lock = threading.Lock()
-        self._programs: dict[tuple[frozenset[str], tuple[str, ...]], Program] = {}
-        self._program(frozenset(), ())
 
     def __reduce__(self) -> tuple[Any, ...]:
         model, folder, external_data = self._loaded.serialize()
@@ -151,8 +158,9 @@ class Session:
 
     def memory(self) -> dict[str, int]:
         """Bytes that the session holds between runs: ``constants``, weights and folded values together."""
-        program = self._program(frozenset(), ())
-        sizes = {id(value): getattr(value, "nbytes", 0) for value in program.template if value is not None}
+        with self._lock:
+            held = [value for program in self._programs.values() for value in program.constants()]
+        sizes = {id(value): value.nbytes for value in held}
         return {"constants": sum(sizes.values())}
 
     @cached_property
@@ -188,6 +196,10 @@ class Session:
             raise InputError(
                 f"output_names is the text {output_names!r}; pass a list of names, or None for all outputs"
             )
+        if output_names is not None and not (
+            isinstance(output_names, Iterable) and all(isinstance(name, str) for name in output_names)
+        ):
+            raise InputError(f"output_names is {output_names!r}; pass a list of names, or None for all outputs")
         if run_options is not None:
             raise InputError("run_options must be None; a session's options are those of SessionConfig")
         return self._run(None if output_names is None else tuple(output_names), feeds)
@@ -214,7 +226,7 @@ class Session:
             conversion.feed(f"input {name!r}", declared[name].type, declared[name].shape, feeds[name])
             for name in program.names
         ]
-        with self._backend.running(), self._thread_limit():
+        with self._backend.running(), threads.limited(self.config.threads):
             inputs = arrays
             if not self._backend.on_host:
                 inputs = [
@@ -243,6 +255,9 @@ class Session:
         with self._lock:
             if key not in self._programs:
                 self._programs[key] = self._planner.plan(fed, extra)
+                if len(self._programs) > _MOST_PROGRAMS:
+                    self._programs.popitem(last=False)
+            self._programs.move_to_end(key)
             return self._programs[key]
 
     @cached_property
@@ -252,7 +267,7 @@ class Session:
         return made | {value.name for value in graph.inputs} | set(graph.initializers)
 
     def _check_names(self, feeds: Mapping[str, Any]) -> None:
-        unknown = sorted(name for name in feeds if name not in self._inputs and name not in self._overridable)
+        unknown = [name for name in feeds if name not in self._inputs and name not in self._overridable]
         if unknown:
             raise InputError(
                 f"the model has no input {', '.join(map(repr, unknown))}; its inputs are {_names(self._inputs)}"
@@ -263,23 +278,18 @@ class Session:
                 f"no feed for the input {', '.join(map(repr, missing))}; the inputs are {_names(self._inputs)}"
             )
 
-    def _thread_limit(self) -> Any:
-        if self.config.threads is None:
-            return nullcontext()
-        return threadpoolctl.threadpool_limits(self.config.threads, user_api="blas")
-
     def _exported(self, results: Sequence[Any], arrays: Sequence[Any], feeds: Mapping[str, Any]) -> list[Any]:
         """The results as the caller gets them: no views of constants, feeds or one another."""
         if self.config.outputs == "backend" and not self._backend.on_host:
             return list(results)
-        kept = [array for array in arrays if isinstance(array, np.ndarray)]
+        owners = {id(_owner(array)) for array in arrays if isinstance(array, np.ndarray)}
         exported = []
         for result in results:
             array = conversion.moved(result, self._backend.to_host)
             if isinstance(array, np.ndarray):
-                if not array.flags.writeable or any(np.may_share_memory(array, other) for other in kept):
+                if not array.flags.writeable or id(_owner(array)) in owners:
                     array = array.copy()
-                kept.append(array)
+                owners.add(id(_owner(array)))
             elif isinstance(array, list):
                 array = [item.copy() if isinstance(item, np.ndarray) else item for item in array]
             exported.append(array)
@@ -297,11 +307,19 @@ def _restore(
     return session(model, config, folder=folder, external_data=external_data)
 
 
+def _owner(array: Any) -> Any:
+    """The array or buffer whose memory an array shows."""
+    while getattr(array, "base", None) is not None:
+        array = array.base
+    return array
+
+
 def _node_arg(value: Any) -> NodeArg:
     declared = types.of_value(value)
     shape = types.shape_of(value)
-    if value.const_value is not None:
-        declared = declared or types.tensor(int(value.const_value.dtype))
+    if value.const_value is not None and declared is None:
+        declared = types.tensor(int(value.const_value.dtype))
+    if value.const_value is not None and shape is None:
         shape = tuple(value.const_value.shape)
     return NodeArg(value.name, declared, shape)
 

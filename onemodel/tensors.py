@@ -174,7 +174,9 @@ def dense(sparse: SparseTensorProto, external: ExternalData, label: str, limit: 
     string = dtype is ir.DataType.STRING
     # A string costs a pointer; a type below eight bits is unpacked to one byte an element.
     if count * (8 if string else max(dtype.bitwidth // 8, 1)) > limit:
-        raise LimitError(f"{label} is {_kind(dtype, dims)} when made dense; limits.fold_bytes allows {limit} bytes")
+        raise LimitError(
+            f"{label} is {_kind(dtype, dims)} when made dense; Limits(fold_bytes=...) leaves {limit} bytes for it"
+        )
     if len(sparse.values.dims) != 1:
         raise ModelError(f"{label} has values of shape {list(sparse.values.dims)}; they are a list, of shape [n]")
     values = _read(sparse.values, external)

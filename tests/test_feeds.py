@@ -109,6 +109,12 @@ def test_random_values_of_every_type(kind: str, shape: tuple[int, ...]) -> None:
         assert (numbers.real < 0).any() == (kind != "float8e8m0")
 
 
+@pytest.mark.parametrize("text", ["x=random:99999999999999999999x2", "x=random:" + "x".join(["1"] * 70)])
+def test_shapes_that_no_array_has(text: str) -> None:
+    with pytest.raises(InputError, match=r"input 'x' cannot be drawn: \d+ dimensions of \d+ elements"):
+        gather([parse(text)], [Input("x", shape=None)])
+
+
 @pytest.mark.parametrize("value_type", ["tensor(string)", "seq(tensor(float))", "map(int64,tensor(float))", None])
 def test_types_without_random_values(value_type: str | None) -> None:
     with pytest.raises(

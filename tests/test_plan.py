@@ -531,3 +531,89 @@ def test_a_future_opset_of_another_onnx_domain() -> None:
     model = graph_model([node("Identity", ["x"], ["y"])], [("x", FLOAT, None)], ["y"], domains={"ai.onnx.ml": 99})
     with pytest.raises(ModelError, match=r"imports opset 99 of ai.onnx.ml; 1 to \d are supported"):
         Session(model)
+
+
+# What does not fit together
+
+
+def test_a_function_without_an_input_that_its_nodes_need() -> None:
+    function = helper.make_function(
+        "local", "F", ["a", "b"], ["c"], [node("Add", ["a", "b"], ["c"], name="sum")], [helper.make_opsetid("", 21)]
+    )
+    model = graph_model(
+        [node("F", ["x"], ["y"], domain="local")],
+        [("x", FLOAT, None)],
+        ["y"],
+        functions=[function],
+        domains={"local": 1},
+    )
+    with pytest.raises(ModelError, match=r"node 'sum' .* in function F lacks the input 'B', which is required"):
+        Session(model)
+
+
+@pytest.mark.parametrize("op", ["Sum", "Concat", "Max"])
+def test_nothing_among_the_inputs_of_any_number(op: str) -> None:
+    attributes = {"axis": 0} if op == "Concat" else {}
+    with pytest.raises(ModelError, match=r"lacks the input '\w+', which is required"):
+        Session(graph_model([node(op, ["x", ""], ["y"], **attributes)], [("x", FLOAT, None)], ["y"]))
+
+
+def test_a_subgraph_that_makes_another_type_than_it_declares() -> None:
+    branch = subgraph([node("Neg", ["x"], ["r"])], [])
+    branch.output.append(helper.make_tensor_value_info("r", onnx.TensorProto.INT64, None))
+    model = graph_model(
+        [node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)], [("x", FLOAT, None), ("c", BOOL, [])], ["y"]
+    )
+    with pytest.raises(ModelError, match=r"'r' is declared tensor\(int64\), but its node makes tensor\(float\)"):
+        Session(model)
+
+
+def test_a_subgraph_that_a_function_takes_as_attribute() -> None:
+    inner = node("If", ["c"], ["o"])
+    for name in ("then_branch", "else_branch"):
+        inner.attribute.append(onnx.AttributeProto(name=name, type=onnx.AttributeProto.GRAPH, ref_attr_name="body"))
+    function = helper.make_function("local", "F", ["c"], ["o"], [inner], [helper.make_opsetid("", 21)], ["body"])
+    model = graph_model(
+        [node("F", ["c"], ["y"], domain="local", body=subgraph([node("Neg", ["x"], ["r"])], ["r"]))],
+        [("x", FLOAT, None), ("c", BOOL, [])],
+        ["y"],
+        functions=[function],
+        domains={"local": 1},
+    )
+    with pytest.raises(ModelError, match=r"takes its subgraph from attribute 'body' of the function, .* not supported"):
+        Session(model)
+
+
+def test_functions_nested_beyond_pythons_stack() -> None:
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("local", 1)]
+    functions = [helper.make_function("local", "F0", ["a"], ["b"], [node("Neg", ["a"], ["b"])], imports)]
+    for i in range(1, 3000):
+        body = [node(f"F{i - 1}", ["a"], ["b"], domain="local")]
+        functions.append(helper.make_function("local", f"F{i}", ["a"], ["b"], body, imports))
+    model = graph_model(
+        [node("F2999", ["x"], ["y"], domain="local")],
+        [("x", FLOAT, None)],
+        ["y"],
+        functions=functions,
+        domains={"local": 1},
+    )
+    with pytest.raises(LimitError, match="deeper than Python's recursion limit"):
+        Session(model, limits=Limits(depth=5000))
+
+
+@pytest.mark.parametrize("result", [lambda x: x, lambda x: (x,), lambda x: None])
+def test_an_operator_that_gives_fewer_results_than_the_node_has_outputs(result: Any) -> None:
+    model = graph_model(
+        [node("Short", ["x"], ["y", "z"], domain=DOMAIN)], [("x", FLOAT, None)], ["y", "z"], domains={DOMAIN: 1}
+    )
+    with pytest.raises(ExecutionError, match="it gave 1 results for 2 outputs"):
+        run(model, own("Short", lambda x, /, *, xp: result(x)), x=X)
+
+
+def test_an_operator_whose_types_cannot_be_told() -> None:
+    def types(inputs: Any, attributes: Any) -> Any:
+        return 1 / 0
+
+    model = graph_model([node("Odd", ["x"], ["y"], domain=DOMAIN)], [("x", FLOAT, None)], ["y"], domains={DOMAIN: 1})
+    with pytest.raises(ModelError, match=r"test.plan::Odd .*: the output types cannot be told: ZeroDivisionError"):
+        Session(model, operators=[own("Odd", lambda x, /, *, xp: x, types=types)])

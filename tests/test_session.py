@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import pickle
 import threading
@@ -312,3 +313,106 @@ def test_an_output_of_another_type_than_declared() -> None:
     model.graph.output.append(value("y", "tensor(int64)"))
     with pytest.raises(onemodel.ModelError, match=r"output 'y' is declared tensor\(int64\), but .* tensor\(float\)"):
         Session(model)
+
+
+def test_an_initializer_may_be_fed_in_another_shape() -> None:
+    model = graph_model(
+        [node("Concat", ["x", "w"], ["y"], axis=0)],
+        [("x", FLOAT, [1]), ("w", FLOAT, ["K"])],
+        ["y"],
+        initializers=[constant("w", np.float32([1, 2]))],
+    )
+    session = Session(model)
+    assert [w.shape for w in session.get_overridable_initializers()] == [("K",)]
+    np.testing.assert_array_equal(session(x=np.float32([5]))["y"], [5, 1, 2])
+    np.testing.assert_array_equal(session(x=np.float32([5]), w=np.float32([7, 8, 9]))["y"], [5, 7, 8, 9])
+    with pytest.raises(InputError, match=r"input 'w' expects 1 dimensions \[K\]; got 2"):
+        session(x=np.float32([5]), w=np.float32([[7]]))
+
+
+def test_the_thread_setting_comes_back_after_runs_side_by_side() -> None:
+    import threadpoolctl
+
+    def setting() -> list[int]:
+        return [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
+
+    model = graph_model([node("MatMul", ["x", "x"], ["y"])], [("x", FLOAT, [64, 64])], ["y"])
+    sessions = [Session(model, mode="fast", threads=threads) for threads in (1, 2, 1)]
+    feeds = {"x": np.ones((64, 64), np.float32)}
+
+    def work(session: Session) -> None:
+        for _ in range(50):
+            session.run(None, feeds)
+
+    before = setting()
+    threads = [threading.Thread(target=work, args=(session,)) for session in sessions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert setting() == before
+
+
+def test_outputs_that_share_memory_are_parted() -> None:
+    names = [f"y{i}" for i in range(50)]
+    model = graph_model([node("Split", ["x"], names, axis=0, num_outputs=50)], [("x", FLOAT, [50])], [*names, "x"])
+    x = np.arange(50, dtype=np.float32)
+    outputs = Session(model).run(None, {"x": x})
+    for output in outputs:
+        output += 100
+    np.testing.assert_array_equal(x, np.arange(50))
+    np.testing.assert_array_equal(np.concatenate(outputs[:50]), outputs[50])
+    np.testing.assert_array_equal(outputs[50], x + 100)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (5, r"output_names is 5; pass a list of names"),
+        ([5], r"output_names is \[5\]; pass a list of names"),
+        ([[]], r"output_names is \[\[\]\]; pass a list of names"),
+    ],
+)
+def test_bad_output_names(names: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        affine().run(names, {"x": X})
+
+
+def test_feeds_of_odd_names() -> None:
+    with pytest.raises(InputError, match=r"the model has no input 5, 'z'; its inputs are 'x'"):
+        affine().run(None, {5: X, "z": X, "x": X})  # type: ignore[dict-item]
+
+
+def test_strings_that_are_none() -> None:
+    session = Session(graph_model([node("Identity", ["x"], ["y"])], [("x", "tensor(string)", None)], ["y"]))
+    assert session(x=np.array([b"\xc3\xa9"]))["y"] == ["é"]
+    with pytest.raises(InputError, match=r"input 'x' expects tensor\(string\), whose bytes must be UTF-8"):
+        session(x=np.array([b"\xff"]))
+    with pytest.raises(InputError, match=r"input 'x' .* it holds a NoneType"):
+        session(x=np.array(["a", None], np.dtypes.StringDType(na_object=None)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"limits": 5}, r"limits=5 is not valid; it is a onemodel.Limits"),
+        ({"limits": None}, r"limits=None is not valid"),
+        ({"operators": 5}, r"operators=5 is not valid; it is a list of functions"),
+    ],
+)
+def test_odd_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Session(graph_model([node("Identity", ["x"], ["y"])], [("x", FLOAT, None)], ["y"]), **options)
+
+
+@pytest.mark.parametrize("value", [-1, "many", True, 1.5])
+def test_odd_limits(value: Any) -> None:
+    with pytest.raises(InputError, match=r"limits.nodes=.* is not valid; it is a whole number from 0 on"):
+        onemodel.Limits(nodes=value)
+
+
+def test_a_file_that_is_closed() -> None:
+    file = io.BytesIO(b"")
+    file.close()
+    with pytest.raises(InputError, match="the file object cannot be read: I/O operation on closed file"):
+        Session(file)

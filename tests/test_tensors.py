@@ -372,7 +372,7 @@ def test_sparse_initializers_become_dense(indices: Any, dims: tuple[int, ...]) -
     proto = model()
     sparse(proto, indices, dims)
     np.testing.assert_array_equal(weight(load(proto)).numpy(), np.array([0, 1, 0, 0, 0, 2], np.float32).reshape(dims))
-    with pytest.raises(LimitError, match=r"float\[.*\] when made dense; limits.fold_bytes allows 23"):
+    with pytest.raises(LimitError, match=r"float\[.*\] when made dense; Limits\(fold_bytes=...\) leaves 23 bytes"):
         load(proto, limits=Limits(fold_bytes=23))
 
 

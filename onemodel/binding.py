@@ -1,0 +1,169 @@
+"""From resolved nodes to bound steps: kernels, attributes, widening, placement, liveness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from onemodel import attributes as attribute_values
+from onemodel import types as value_types
+from onemodel.backends.base import Backend, Namespace
+from onemodel.drawing import Once, key_source
+from onemodel.frames import Frame, Node
+from onemodel.ops.registry import Operator
+from onemodel.placement import Placement, Slots, freeing, live, transfer_step
+from onemodel.program import NOTHING, Body, Program, Step
+
+
+class Binder:
+    """Makes programs of frames.
+
+    Args:
+        backend: where arrays live.
+        host: the backend of what is computed on the host; the same one where arrays live there.
+        mode: ``"exact"`` or ``"fast"``.
+        native: whether the backend's own kernels may be used.
+        seed: the session's seed.
+        positions: of the nodes that draw random numbers, their place in the model.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        host: Backend,
+        mode: str,
+        *,
+        native: bool,
+        seed: int | None,
+        positions: Mapping[Node, int],
+    ) -> None:
+        self.backend = backend
+        self.host = host
+        self.xp = backend.namespace(mode)
+        self.host_xp = host.namespace(mode)
+        self.kernels = backend.kernels(mode) if native else {}
+        self.seed = seed
+        self.positions = positions
+
+    def bound(self, step: Node, xp: Namespace, backend: Backend) -> Callable[..., Any]:
+        """The function of a step with its attributes and namespace, widening included."""
+        entry = step.entry
+        function = entry.function
+        types = [None if value is None else value.type for value in step.inputs]
+        if backend is self.backend:
+            function = self._native(entry, types) or function
+        options = {
+            name: attribute_values.as_float32(step.attributes.get(name, default))
+            for name, default in entry.attributes.items()
+            if name not in step.bodies
+        }
+        if "xp" in entry.extras:
+            options["xp"] = xp
+        if "wanted" in entry.extras:
+            options["wanted"] = tuple(value is not None for value in step.outputs)
+        if "rng" in entry.extras:
+            options["rng"] = key_source(options.get("seed"), self.seed, self.positions[step])
+        if "once" in entry.extras:
+            options["once"] = Once()
+        call: Callable[..., Any] = partial(function, **options) if options else function
+        if step.bodies:
+            return self._with_bodies(step, call)
+        halves = [i for i, t in enumerate(types) if t in value_types.HALVES and not entry.reads_on_host(i)]
+        narrow = [
+            xp.onnx_dtype(value_types.code_of(value.type)) if value and value.type in value_types.HALVES else None
+            for value in step.outputs
+        ]
+        if entry.widen and halves:
+            call = partial(_widened, call, frozenset(halves), tuple(narrow), xp)
+        return call
+
+    def _native(self, entry: Operator, types: Sequence[str | None]) -> Callable[..., Any] | None:
+        """The backend's own kernel for this meaning and the dtype of the first input; None where it has none."""
+        kernel = self.kernels.get(entry.key)
+        if kernel is None or kernel.since != entry.since or not types or not value_types.is_tensor(types[0]):
+            return None
+        return kernel.function if value_types.dtype_of(types[0]).name in kernel.dtypes else None
+
+    def _with_bodies(self, step: Node, call: Callable[..., Any]) -> Callable[..., Any]:
+        """A step with subgraphs takes, after its own inputs, what they capture."""
+        parts = []
+        for name, body in step.bodies.items():
+            wanted = {int(key.partition(":")[2]) for key in step.entry.host if key.startswith(f"{name}:")}
+            parts.append((name, self.finish(body.frame, wanted), len(body.frame.captures), body))
+        count = len(step.inputs)
+
+        def run(*values: Any) -> Any:
+            start = count
+            subgraphs = {}
+            for name, program, captures, body in parts:
+                subgraphs[name] = Body(program, values[start : start + captures], body.types, body.shapes)
+                start += captures
+            return call(*values[:count], **subgraphs)
+
+        run.programs = tuple(program for _, program, _, _ in parts)  # type: ignore[attr-defined]
+        return run
+
+    # From frames to programs
+
+    def finish(self, frame: Frame, host_outputs: Collection[int] = (), *, fed: bool = False) -> Program:
+        """Bind and place the steps of a frame, and free each slot after its last use.
+
+        Args:
+            frame: the graph body.
+            host_outputs: positions of outputs that are read on the host.
+            fed: the inputs are the run's feeds, which the host has too.
+        """
+        nodes = live(frame)
+        placement = Placement(frame, nodes, host_outputs, fed=fed, everywhere=self.backend.on_host)
+        slots = Slots(self.backend)
+        steps: list[Step] = []
+        backend = self.backend
+        steps += [
+            transfer_step(backend.to_host, slots.device(value), slots.host(value), "to_host")
+            for value in (*frame.inputs, *(inner for _, inner in frame.captures))
+            if value in placement.to_host and value not in placement.fed
+        ]
+        for node in nodes:
+            at_host = placement.runs_on_host(node)
+            xp = self.host_xp if at_host else self.xp
+            call = self.bound(node, xp, self.host if at_host else backend)
+            where = [placement.reads_on_host(node, i) for i in range(len(node.inputs))]
+            inputs = [slots.of(value, host) for value, host in zip(node.inputs, where, strict=True)]
+            inputs += [slots.device(value) for value in node.captured]
+            made = tuple(None if value is None else slots.of(value, at_host) for value in node.outputs)
+            output = made[0] if len(made) == 1 and made[0] is not None else made
+            steps.append((call, tuple(inputs), output, (), node.info))
+            for value in node.outputs:
+                if value is None:
+                    continue
+                if at_host and value in placement.to_device:
+                    steps.append(transfer_step(backend.from_host, slots.host(value), slots.device(value), "to_device"))
+                if not at_host and value in placement.to_host:
+                    steps.append(transfer_step(backend.to_host, slots.device(value), slots.host(value), "to_host"))
+        outputs = tuple(
+            NOTHING if value is None else slots.of(value, i in host_outputs) for i, value in enumerate(frame.outputs)
+        )
+        return Program(
+            backend,
+            slots.template,
+            freeing(steps, {*outputs, *slots.constant, NOTHING}),
+            tuple(value.name for value in frame.inputs),
+            tuple(slots.known(value, False) for value in frame.inputs),
+            tuple(slots.known(value, True) if not backend.on_host else None for value in frame.inputs),
+            tuple(slots.device(inner) for _, inner in frame.captures),
+            outputs,
+        )
+
+
+def _widened(
+    call: Callable[..., Any], halves: Collection[int], narrow: Sequence[Any], xp: Namespace, /, *values: Any
+) -> Any:
+    """float16 and bfloat16 in float32, and rounded once at the end."""
+    result = call(*[xp.astype(v, xp.float32) if i in halves and v is not None else v for i, v in enumerate(values)])
+    if isinstance(result, tuple):
+        return tuple(
+            value if dtype is None or value is None else xp.astype(value, dtype)
+            for value, dtype in zip(result, (*narrow, *[None] * len(result)), strict=False)
+        )
+    return result if narrow[0] is None else xp.astype(result, narrow[0])
