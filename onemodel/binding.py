@@ -104,6 +104,18 @@ class Binder:
         run.programs = tuple(program for _, program, _, _ in parts)  # type: ignore[attr-defined]
         return run
 
+    def _factor(self, slots: Slots, node: Node, index: int, xp: Namespace) -> int | None:
+        """The slot of a constant input that the namespace prepares for products; None for all others."""
+        value, names = node.inputs[index], node.entry.inputs
+        prepare = getattr(xp, "prepare", None)
+        if prepare is None or value is None or not value.is_constant or index >= len(names):
+            return None
+        factor = (node.entry.factors or {}).get(names[index])
+        if factor is None or value.type not in ("tensor(float)", "tensor(double)"):
+            return None
+        told = factor(value.constant.shape, node.attributes)
+        return None if told is None else slots.prepared(value, tuple(told), prepare)
+
     # From frames to programs
 
     def finish(self, frame: Frame, host_outputs: Collection[int] = (), *, fed: bool = False) -> Program:
@@ -129,7 +141,9 @@ class Binder:
             xp = self.host_xp if at_host else self.xp
             call = self.bound(node, xp, self.host if at_host else backend)
             where = [placement.reads_on_host(node, i) for i in range(len(node.inputs))]
-            inputs = [slots.of(value, host) for value, host in zip(node.inputs, where, strict=True)]
+            inputs = [
+                self._factor(slots, node, i, xp) or slots.of(value, where[i]) for i, value in enumerate(node.inputs)
+            ]
             inputs += [slots.device(value) for value in node.captured]
             made = tuple(None if value is None else slots.of(value, at_host) for value in node.outputs)
             output = made[0] if len(made) == 1 and made[0] is not None else made

@@ -21,6 +21,8 @@ class Value:
     constant: Any = None
     """On the host: a NumPy array, or a list of them."""
     is_constant: bool = False
+    prepared: dict[Any, Any] = field(default_factory=dict)
+    """The constant as a factor of products, by what ``xp.prepare`` was told."""
 
 
 @dataclass(eq=False)

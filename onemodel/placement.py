@@ -17,7 +17,7 @@ class Slots:
         self.backend = backend
         self.template: list[Any] = [None]
         self.constant: set[int] = set()
-        self._numbers: dict[tuple[Value, bool], int] = {}
+        self._numbers: dict[tuple[Value, Any], int] = {}
 
     def of(self, value: Value | None, host: bool) -> int:
         if value is None:
@@ -29,6 +29,17 @@ class Slots:
             if value.is_constant:
                 self.constant.add(self._numbers[key])
                 self.template[-1] = value.constant if key[1] else _uploaded(value.constant, self.backend)
+        return self._numbers[key]
+
+    def prepared(self, value: Value, told: tuple[Any, ...], prepare: Callable[..., Any]) -> int:
+        """The slot of a constant that has been prepared as a factor of products."""
+        key = (value, told)
+        if key not in self._numbers:
+            if told not in value.prepared:
+                value.prepared[told] = prepare(_uploaded(value.constant, self.backend), *told)
+            self._numbers[key] = len(self.template)
+            self.constant.add(self._numbers[key])
+            self.template.append(value.prepared[told])
         return self._numbers[key]
 
     def device(self, value: Value) -> int:

@@ -8,7 +8,7 @@ import math
 from onemodel.ops.registry import operator
 
 
-@operator("Conv", since=1)
+@operator("Conv", since=1, factors={"w": lambda _, given: ("left", given.get("group", 1))})
 def conv(
     x, w, b=None, /, *, auto_pad="NOTSET", dilations=None, group=1, kernel_shape=None, pads=None, strides=None, xp
 ):

@@ -8,7 +8,17 @@ from collections import Counter
 from onemodel.ops.registry import operator
 
 
-@operator("MatMul", since=1, widen=False)
+def _factor(side, shape):
+    """A weight; stacks of matrices are not prepared."""
+    return (side,) if len(shape) == 2 else None
+
+
+@operator(
+    "MatMul",
+    since=1,
+    widen=False,
+    factors={"a": lambda shape, _: _factor("left", shape), "b": lambda shape, _: _factor("right", shape)},
+)
 def matmul(a, b, /, *, xp):
     """The matrix product over the last two axes, the others broadcast; 1-D ones are a row, or a column."""
     inner = (a.shape[-1:], b.shape[-2:][:1])
@@ -19,7 +29,9 @@ def matmul(a, b, /, *, xp):
     return xp.matmul(a, b)
 
 
-@operator("Gemm", since=7)
+@operator(
+    "Gemm", since=7, factors={"b": lambda shape, given: _factor("left" if given.get("transB") else "right", shape)}
+)
 def gemm(a, b, c=None, /, *, alpha=1.0, beta=1.0, transA=0, transB=0, xp):
     """alpha * A * B + beta * C, with A and B transposed on request.
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 Function = TypeVar("Function", bound=Callable[..., Any])
 Types = Sequence[str] | Callable[[Sequence[str | None], Mapping[str, Any]], Sequence[str | None]]
 Draws = Callable[[Sequence[Any], Mapping[str, Any]], bool]
+Factor = Callable[[Sequence[int], Mapping[str, Any]], Sequence[Any] | None]
 BodyTypes = Callable[[Sequence[str | None], Mapping[str, Any]], Sequence[str | None]]
 
 
@@ -32,6 +33,7 @@ class Operator:
     draws: Draws | None = None
     types: Types | None = None
     bodies: Mapping[str, BodyTypes] | None = None
+    factors: Mapping[str, Factor] | None = None
     inputs: tuple[str, ...] = ()
     """Names of the positional inputs."""
     required: int = 0
@@ -73,6 +75,7 @@ def operator(
     draws: Draws | None = None,
     types: Types | None = None,
     bodies: Mapping[str, BodyTypes] | None = None,
+    factors: Mapping[str, Factor] | None = None,
     override: bool = False,
     register: bool = True,
 ) -> Callable[[Function], Function]:
@@ -110,6 +113,10 @@ def operator(
             tells.
         bodies: for each subgraph attribute, a callable of the inputs' types and the attributes that returns the types
             of the subgraph's inputs.
+        factors: for inputs that are factors of products, a callable of the input's shape and the attributes that
+            returns what ``xp.prepare`` takes after the array, or None. Where such an input is a constant of float32 or
+            float64, and the namespace has ``prepare``, the function gets the prepared factor, which has a shape, and
+            which ``matmul``, ``matrix_transpose`` and ``conv`` take.
         override: replace an entry of the same name, domain and ``since`` instead of raising.
         register: ``False`` keeps the operator out of the table; pass the function to ``SessionConfig(operators=[...])``
             for the sessions that shall use it.
@@ -136,6 +143,7 @@ def operator(
             draws,
             types if types is None or callable(types) else tuple(types),
             bodies,
+            factors,
             **_signature(function),
         )
         known = {*entry.inputs, entry.variadic, *entry.attributes}

@@ -34,7 +34,7 @@ ALWAYS = frozenset(
     bitwise_right_shift bitwise_xor broadcast_arrays broadcast_shapes broadcast_to can_cast ceil concat conj copysign
     count_nonzero diff divide empty empty_like equal expand_dims eye finfo flip floor full full_like greater
     greater_equal iinfo imag isdtype isfinite isin isinf isnan less less_equal logical_and logical_not logical_or
-    logical_xor matrix_transpose meshgrid moveaxis multiply negative nextafter nonzero not_equal ones ones_like
+    logical_xor meshgrid moveaxis multiply negative nextafter nonzero not_equal ones ones_like
     permute_dims positive real reciprocal repeat reshape result_type roll round searchsorted sign signbit sqrt square
     squeeze stack subtract take take_along_axis tile tril triu trunc unstack where zeros zeros_like
     """.split()

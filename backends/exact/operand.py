@@ -64,6 +64,12 @@ class Operand:
         """The numbers in float64."""
         return self.xp.astype(self._source, self.xp.float64, copy=False)
 
+    @property
+    def transposed(self) -> Operand:
+        """The same lines as those of the factor on the other side."""
+        wide = self.xp.matrix_transpose(self.wide)
+        return Operand(wide, 3 - self.axis, self.xp, dtype=self.dtype, norms=self.norms)
+
     @cached_property
     def norms(self) -> Array:
         """Upper bounds of the lines' 2-norms, shape (stack, lines); infinite or NaN where a number is not finite."""

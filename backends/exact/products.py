@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import product as pairs_of
 from typing import Any, NamedTuple
 
@@ -339,6 +340,20 @@ class Prepared:
         self.operand = Operand(matrices, 2 if side == "left" else 1, xp)
         _ = self.operand.wide, self.operand.is_finite
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the array and of its float64 numbers."""
+        return int(self.array.nbytes + self.operand.wide.nbytes)
+
+    @cached_property
+    def mT(self) -> Prepared:  # noqa: N802 - the standard's name
+        """The transpose of a matrix, for the other side."""
+        turned: Prepared = object.__new__(Prepared)
+        turned.array = self.operand.xp.matrix_transpose(self.array)
+        turned.shape, turned.ndim, turned.dtype = turned.array.shape, self.ndim, self.dtype
+        turned.operand = self.operand.transposed
+        return turned
+
 
 def matmul(a: Any, b: Any, /, *, xp: Any) -> Array:
     """The matrix product over the last two axes; each element is the exact sum, rounded once."""
@@ -409,5 +424,12 @@ def vecdot(a: Array, b: Array, /, *, axis: int = -1, xp: Any) -> Array:
     return xp.reshape(product, a.shape[:-1])
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {function.__name__: function for function in (matmul, tensordot, vecdot)}
+def matrix_transpose(x: Any, /, *, xp: Any) -> Any:
+    """The last two axes exchanged."""
+    return x.mT if isinstance(x, Prepared) else xp.matrix_transpose(x)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    function.__name__: function for function in (matmul, matrix_transpose, tensordot, vecdot)
+}
 """The functions of this chapter."""

@@ -192,7 +192,7 @@ def _check_recorded(proto: onnx.ModelProto, feeds: Mapping[str, Any]) -> None:
     asked: set[str] = set()
     with mock.patch.object(NumpyBackend, "namespace", return_value=_Recorder(fast, asked)):
         onemodel.Session(proto, mode="fast", kernels="generic").run(None, feeds)
-    found: set[str] = {"astype", "float32", "onnx_dtype"}  # the plan's own, for half types
+    found: set[str] = {"astype", "float32", "onnx_dtype", "prepare"}  # the plan's own, for half types and weights
     for node in _nodes(proto.graph):
         imports = {entry.domain: entry.version for entry in proto.opset_import}
         entry = registry.find(node.domain, node.op_type, imports[node.domain])
