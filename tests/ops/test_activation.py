@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -251,3 +252,21 @@ def test_softmax_of_large_and_infinite_numbers() -> None:
 def test_hardmax_takes_the_first_of_equals_and_nan() -> None:
     check(f32(0, 1, 0, 0), "Hardmax", f32(1, 3, 3, 2))
     check(f32(0, 1, 0, 0), "Hardmax", f32(1, NAN, 3, 3))
+
+
+class TestSoftmaxOfHalves:
+    def test_float16_is_rounded_after_each_step(self) -> None:
+        x = np.array([[0.3, 1.7, -2.2, 5.5, 5.4], [-65504, 65504, 0, 1, 65504]], np.float16)
+        with np.errstate(over="ignore"):
+            power = np.exp(x - x.max(axis=1, keepdims=True))
+        expected = power / power.sum(axis=1, keepdims=True)
+        assert (power.dtype, expected.dtype) == (np.float16, np.float16)
+        check(expected, "Softmax", x, rtol=0, atol=0)
+        check(expected, "Softmax", x, opset=11, rtol=0, atol=0)
+        check(np.zeros((2, 0), np.float16), "Softmax", np.zeros((2, 0), np.float16))
+
+    def test_bfloat16_is_rounded_once(self) -> None:
+        x = np.linspace(-1, 1, 500).astype(ml_dtypes.bfloat16).reshape(1, -1)
+        power = np.exp(x.astype(np.float64))
+        expected = (power / power.sum()).astype(ml_dtypes.bfloat16)
+        check(expected, "Softmax", x, rtol=2**-8, atol=0)
