@@ -8,38 +8,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from numpy.typing import NDArray
 
 import onemodel
-from tests.ops.harness import PATHS, check, model, onnxruntime_gives, run, same
-from tests.ops.harness import like_onnxruntime as like_onnxruntime_of
-from tests.ops.harness import refused as refused_of
+from tests.ops.harness import PATHS, model, onnxruntime_gives, same
+from tests.ops.ml_harness import Ml, floats, words
 
-ML = {"domain": "ai.onnx.ml", "opset": 4}
-
-
-def ml(op: str, *inputs: Any, **options: Any) -> Any:
-    return run(op, *inputs, **(ML | options))
-
-
-def gives(expected: Any, op: str, *inputs: Any, **options: Any) -> None:
-    check(expected, op, *inputs, **(ML | options))
-
-
-def like_onnxruntime(op: str, *inputs: Any, **options: Any) -> None:
-    like_onnxruntime_of(op, *inputs, **(ML | options))
-
-
-def refused(message: str, op: str, *inputs: Any, **options: Any) -> None:
-    refused_of(message, op, *inputs, **(ML | options))
-
-
-def floats(*values: Any) -> NDArray[np.float32]:
-    return np.array(values, np.float32)
-
-
-def words(*values: Any) -> NDArray[Any]:
-    return np.array(values, dtype=object)
+ML = Ml(opset=4)
+ml, gives, like_onnxruntime, refused = ML.run, ML.gives, ML.like_onnxruntime, ML.refused
 
 
 class TestArrayFeatureExtractor:
@@ -87,7 +62,7 @@ class TestFeatureVectorizer:
 
 def of_map(op: str, value_type: str, value: dict[Any, Any], **options: Any) -> Any:
     """What ``op`` makes of a map, the same on every path."""
-    proto = model(op, [value], input_types=[value_type], **(ML | options))
+    proto = model(op, [value], input_types=[value_type], **(ML.options | options))
     results = [onemodel.Session(proto, **path).run(None, {"x0": value})[0] for path in PATHS.values()]
     for result in results:
         same(result, results[0])
@@ -100,7 +75,7 @@ class TestCastMap:
     def test_floats(self, cast: str, form: str) -> None:
         value, value_type = {3: -2.5, 0: 1.25}, "map(int64,tensor(float))"
         options: dict[str, Any] = {"cast_to": cast, "map_form": form, "max_map": 5}
-        want = onnxruntime_gives(model("CastMap", [value], input_types=[value_type], **ML, **options), value)
+        want = onnxruntime_gives(model("CastMap", [value], input_types=[value_type], **ML.options, **options), value)
         got = of_map("CastMap", value_type, value, **options)
         same(got, words(*want) if cast == "TO_STRING" else want)
 
@@ -114,12 +89,14 @@ class TestCastMap:
 
     @pytest.mark.parametrize("key", [-1, 5])
     def test_a_key_out_of_range(self, key: int) -> None:
-        proto = model("CastMap", [{}], input_types=["map(int64,tensor(float))"], map_form="SPARSE", max_map=5, **ML)
+        proto = model(
+            "CastMap", [{}], input_types=["map(int64,tensor(float))"], map_form="SPARSE", max_map=5, **ML.options
+        )
         with pytest.raises(onemodel.ExecutionError, match=r"must be in \[0, 4\]"):
             onemodel.Session(proto, mode="fast").run(None, {"x0": {key: 1.0}})
 
     def test_a_bad_cast(self) -> None:
-        proto = model("CastMap", [{}], input_types=["map(int64,tensor(float))"], cast_to="TO_INT", **ML)
+        proto = model("CastMap", [{}], input_types=["map(int64,tensor(float))"], cast_to="TO_INT", **ML.options)
         with pytest.raises(onemodel.ExecutionError, match="TO_INT64"):
             onemodel.Session(proto, mode="fast").run(None, {"x0": {1: 1.0}})
 
@@ -153,7 +130,7 @@ class TestZipMap:
     def test_a_vector_is_one_row(self) -> None:
         x = floats(0.2, 0.8)
         got = ml("ZipMap", x, classlabels_strings=["a", "b"])
-        assert got == onnxruntime_gives(model("ZipMap", [x], classlabels_strings=["a", "b"], **ML), x)
+        assert got == onnxruntime_gives(model("ZipMap", [x], classlabels_strings=["a", "b"], **ML.options), x)
         assert all(isinstance(value, np.float32) for value in got[0].values())
 
     def test_bad_input(self) -> None:

@@ -7,40 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from sklearn import datasets, svm
 
-from tests.ops.harness import check, run, same
-from tests.ops.harness import like_onnxruntime as like_onnxruntime_of
-from tests.ops.harness import refused as refused_of
+from tests.ops.harness import same
+from tests.ops.ml_harness import Ml, floats, words
 
-ML = {"domain": "ai.onnx.ml", "opset": 1}
+ML = Ml(opset=1)
+ml, gives, like_onnxruntime, refused = ML.run, ML.gives, ML.like_onnxruntime, ML.refused
 TRANSFORMS = ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"]
 KERNELS = ["LINEAR", "POLY", "RBF", "SIGMOID"]
-
-
-def ml(op: str, *inputs: Any, **options: Any) -> Any:
-    return run(op, *inputs, **(ML | options))
-
-
-def gives(expected: Any, op: str, *inputs: Any, **options: Any) -> None:
-    check(expected, op, *inputs, **(ML | options))
-
-
-def like_onnxruntime(op: str, *inputs: Any, **options: Any) -> None:
-    like_onnxruntime_of(op, *inputs, **(ML | options))
-
-
-def refused(message: str, op: str, *inputs: Any, **options: Any) -> None:
-    refused_of(message, op, *inputs, **(ML | options))
-
-
-def floats(*values: Any) -> NDArray[np.float32]:
-    return np.array(values, np.float32)
-
-
-def words(*values: Any) -> NDArray[Any]:
-    return np.array(values, dtype=object)
 
 
 X = floats([0.3, 0.2], [-1, 0.5], [0.25, 0.75])

@@ -12,38 +12,14 @@ from numpy.typing import NDArray
 from sklearn import datasets, ensemble
 
 import onemodel
-from tests.ops.harness import check, model, run, same
-from tests.ops.harness import like_onnxruntime as like_onnxruntime_of
-from tests.ops.harness import refused as refused_of
+from tests.ops.harness import model, same
+from tests.ops.ml_harness import Ml, floats
 
-ML = {"domain": "ai.onnx.ml", "opset": 3}
+ML = Ml(opset=3)
+ml, gives, like_onnxruntime, refused = ML.run, ML.gives, ML.like_onnxruntime, ML.refused
 MODES = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"]
 HOLDS = [np.less_equal, np.less, np.greater_equal, np.greater, np.equal, np.not_equal]
 TRANSFORMS = ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"]
-
-
-def ml(op: str, *inputs: Any, **options: Any) -> Any:
-    return run(op, *inputs, **(ML | options))
-
-
-def gives(expected: Any, op: str, *inputs: Any, **options: Any) -> None:
-    check(expected, op, *inputs, **(ML | options))
-
-
-def like_onnxruntime(op: str, *inputs: Any, **options: Any) -> None:
-    like_onnxruntime_of(op, *inputs, **(ML | options))
-
-
-def refused(message: str, op: str, *inputs: Any, **options: Any) -> None:
-    refused_of(message, op, *inputs, **(ML | options))
-
-
-def floats(*values: Any) -> NDArray[np.float32]:
-    return np.array(values, np.float32)
-
-
-def words(*values: Any) -> NDArray[Any]:
-    return np.array(values, dtype=object)
 
 
 def forest(rng: np.random.Generator, trees: int, depth: int, modes: Sequence[str], targets: int) -> dict[str, Any]:
@@ -293,7 +269,7 @@ class TestTreeEnsembleRegressor:
     def test_trees_are_read_once(self) -> None:
         trees = forest(np.random.default_rng(6), 50, 8, ["BRANCH_LEQ"], 1)
         x = samples(np.random.default_rng(7), 4)
-        session = onemodel.Session(model("TreeEnsembleRegressor", [x], n_targets=1, **ML, **trees), mode="fast")
+        session = onemodel.Session(model("TreeEnsembleRegressor", [x], n_targets=1, **ML.options, **trees), mode="fast")
         assert np.array_equal(session.run(None, {"x0": x})[0], session.run(None, {"x0": x})[0])
 
 
