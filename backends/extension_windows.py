@@ -127,6 +127,30 @@ def rescale(x: Array, mean: Array, factor: Array, offset: Array, /, *, xp: Any) 
 
 
 @extension
+def standardized(
+    x: Array, axes: Sequence[int], epsilon: float, scale: Array = None, offset: Array = None, /, *, xp: Any
+) -> tuple[Array, Array, Array]:
+    """x with mean 0 and variance 1; one function, so that a backend may do it row by row.
+
+    Args:
+        x: floats.
+        axes: those that the mean and the variance are taken over.
+        epsilon: what is added to the variance.
+        scale, offset: what the result is multiplied with, and what is added then; None for neither.
+
+    Returns:
+        the result, the mean, and 1 / sqrt(variance + epsilon); of these ``axes`` have size 1.
+    """
+    mean = xp.mean(x, axis=tuple(axes), keepdims=True)
+    off = x - mean
+    variance = xp.mean(off * off, axis=tuple(axes), keepdims=True)
+    inverse = xp.constant(1, x) / xp.sqrt(variance + xp.constant(epsilon, x))
+    y = off * inverse
+    y = y if scale is None else y * scale
+    return y if offset is None else y + offset, mean, inverse
+
+
+@extension
 def weighted_taps(
     x: Array, indices: Sequence[Sequence[int | None]], weights: Sequence[Sequence[float]], axis: int, /, *, xp: Any
 ) -> Array:

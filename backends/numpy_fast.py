@@ -126,5 +126,6 @@ MEMBERS["mean"] = half_through_float32(numpy_reduction.mean)
 MEMBERS["sigmoid"] = sigmoid
 MEMBERS["matmul"] = half_through_float32(numpy_convolution.matmul)
 MEMBERS["rescale"] = numpy_normalization.rescale
+MEMBERS["standardized"] = numpy_normalization.standardized
 MEMBERS["conv"] = half_through_float32(numpy_convolution.convolve)
 MEMBERS |= numpy_elementwise.MEMBERS

@@ -101,13 +101,14 @@ def layer_normalization(x, scale, b=None, /, *, axis=-1, epsilon=1e-5, stash_typ
     axes = _axes_from(x, axis)
     _refuse_larger(x, scale=scale, b=b)
     wide = _stashed(x, stash_type, xp)
-    mean = xp.mean(wide, axis=axes, keepdims=True)
-    off = wide - mean
-    variance = xp.mean(off * off, axis=axes, keepdims=True)
-    inverse = xp.constant(1, wide) / xp.sqrt(variance + xp.constant(epsilon, wide))
-    y = xp.astype(off * inverse, x.dtype, copy=False) * scale
+    if wide.dtype == x.dtype:
+        y, mean, inverse = xp.standardized(wide, axes, epsilon, scale, b)
+    else:
+        y, mean, inverse = xp.standardized(wide, axes, epsilon)
+        y = xp.astype(y, x.dtype) * scale
+        y = y if b is None else y + b
     stash = xp.onnx_dtype(stash_type)
-    return y if b is None else y + b, xp.astype(mean, stash, copy=False), xp.astype(inverse, stash, copy=False)
+    return y, xp.astype(mean, stash, copy=False), xp.astype(inverse, stash, copy=False)
 
 
 def _refuse_larger(x, **factors):
