@@ -81,10 +81,10 @@ class BlockRunner:
         values = [
             _buffer(place)[: size * place[0]].view(dtype) for place, dtype in zip(self._places, dtypes, strict=True)
         ]
-        count = len(self.program.inputs)
+        count, needed = len(self.program.inputs), self.program.needed()
         steps = []
         for number, instruction in enumerate(self.program.instructions):
-            if instruction.operation != "bitcast":
+            if instruction.operation != "bitcast" and count + number in needed:
                 steps.append(self._step(instruction, values, values[count + number]))
         kept[size] = values[:count], steps, values[-1]
         if len(kept) > _KEPT:

@@ -231,6 +231,14 @@ class Program:
         uses[-1] = len(self.instructions)
         return uses
 
+    def needed(self) -> set[int]:
+        """The values that the result depends on."""
+        found = {len(self.dtypes) - 1}
+        for number in reversed(range(len(self.instructions))):
+            if len(self.inputs) + number in found:
+                found.update(operand for operand in self.instructions[number].operands if isinstance(operand, int))
+        return found
+
     def digest(self) -> str:
         """A hash of all that the bits of results depend on."""
         state = hashlib.sha256(repr(self.inputs).encode())

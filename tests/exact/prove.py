@@ -31,7 +31,7 @@ from onemodel.backends.exact import functions
 from onemodel.backends.exact.elementary import host_runner
 from onemodel.backends.exact.program import Program
 from tests.exact import references
-from tests.exact.c_source import FLAGS, Source
+from tests.exact.c_source import FLAGS, blocked
 
 FOLDER = Path(__file__).parent
 PROOFS = FOLDER / "proofs.json"
@@ -100,7 +100,7 @@ def compiled_program(program: Program, folder: str) -> Run:
     """A program of one float32 input, on arrays whose length is a multiple of 1,024."""
     name = f"program-{program.digest()[:16]}"
     path = Path(folder) / f"{name}.c"
-    path.write_text(str(Source(program, "run")))
+    path.write_text(blocked(program, "run"))
     run = _library(folder, name, (path, FLAGS)).run
     run.argtypes, run.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64], None
 
