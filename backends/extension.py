@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from onemodel.backends import extension_math, extension_windows
+from onemodel.backends import extension_activation, extension_fourier, extension_math, extension_windows
 from onemodel.backends.extension_table import FUNCTIONS, Array, extension
 
-__all__ = ["FUNCTIONS", "extension_math", "extension_windows"]
+__all__ = ["FUNCTIONS", "extension_activation", "extension_fourier", "extension_math", "extension_windows"]
 
 
 @extension

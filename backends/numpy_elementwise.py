@@ -91,6 +91,62 @@ def erf(x: Array, /) -> Array:
     return result
 
 
+def gelu(x: Array, /) -> Array:
+    """See ``extension.gelu``; float32 block by block."""
+    if x.dtype != np.float32:
+        return np.asarray(_generic.gelu(x))
+    result, scaled, square = _buffers(x)
+    for source, target in _blocks(x, result):
+        argument = np.multiply(source, _ROOT_HALF, out=scaled[: source.size])
+        _erf_of_block(argument, target, square[: source.size])
+        _weight(source, target)
+    return result
+
+
+def gelu_tanh(x: Array, /) -> Array:
+    """See ``extension.gelu_tanh``; block by block."""
+    if x.dtype.name not in _FLOATS:
+        return np.asarray(_generic.gelu_tanh(x))
+    cubic, slope = (np.asarray(value, x.dtype) for value in (0.044715, np.sqrt(2 / np.pi)))
+    result, square, _ = _buffers(x)
+    for source, target in _blocks(x, result):
+        argument = np.multiply(source, source, out=square[: source.size])
+        argument *= cubic
+        argument += 1
+        argument *= slope
+        argument *= source
+        np.tanh(argument, out=target)
+        _weight(source, target)
+    return result
+
+
+def _weight(x: Array, target: Array) -> None:
+    """target = x / 2 (target + 1)."""
+    target += 1
+    target *= x
+    target *= _HALF
+
+
+def mish(x: Array, /) -> Array:
+    """See ``extension.mish``; block by block."""
+    if x.dtype.name not in _FLOATS:
+        return np.asarray(_generic.mish(x))
+    result, powers, products = _buffers(x)
+    most = np.asarray(20, x.dtype)
+    for source, target in _blocks(x, result):
+        power, product = powers[: source.size], products[: source.size]
+        np.exp(np.minimum(source, most, out=power), out=power)
+        np.multiply(power, np.add(power, 2, out=product), out=product)
+        np.add(product, 2, out=power)
+        np.multiply(np.divide(product, power, out=product), source, out=target)
+    return result
+
+
+def _buffers(x: Array) -> tuple[Array, Array, Array]:
+    """The result for x, and two blocks to compute in."""
+    return (np.empty(x.shape, x.dtype), *np.empty((2, min(x.size, BLOCK)), x.dtype))
+
+
 def softmax(x: Array, axis: int, /) -> Array:
     """See ``extension.softmax``; in place, by blocks of rows, or along columns where rows are short."""
     if 0 in x.shape or x.dtype.name not in _FLOATS:
@@ -189,31 +245,9 @@ def _hard_swish(x: Array, /, *, xp: Any) -> Array:
     return result
 
 
-def _gelu(x: Array, /, *, approximate: str = "none", xp: Any) -> Array:
-    """Gelu of float32, block by block."""
-    if approximate not in ("none", "tanh"):
-        raise ValueError(f"approximate {approximate!r} must be none or tanh")
-    result = np.empty(x.shape, x.dtype)
-    buffer, scaled = np.empty((2, min(x.size, BLOCK)), x.dtype)
-    for source, target in _blocks(x, result):
-        spare, argument = buffer[: source.size], scaled[: source.size]
-        if approximate == "none":
-            np.multiply(source, _ROOT_HALF, out=argument)
-            _erf_of_block(argument, target, spare)
-        else:
-            np.multiply(source, source, out=spare)
-            spare *= np.float32(0.044715)
-            spare += _ONE
-            spare *= np.float32(np.sqrt(2 / np.pi))
-            spare *= source
-            np.tanh(spare, out=target)
-        target += _ONE
-        target *= source
-        target *= _HALF
-    return result
-
-
-MEMBERS: dict[str, Any] = {"erf": erf, "softmax": softmax, "maximum": maximum, "minimum": minimum, "power": power}
+MEMBERS: dict[str, Any] = {
+    function.__name__: function for function in (erf, gelu, gelu_tanh, mish, softmax, maximum, minimum, power)
+}
 """Functions of the namespace."""
 
 KERNELS = {
@@ -223,6 +257,5 @@ KERNELS = {
     ("", "Selu"): Kernel(_selu, 6, _FLOATS),
     ("", "HardSigmoid"): Kernel(_hard_sigmoid, 6, _FLOATS),
     ("", "HardSwish"): Kernel(_hard_swish, 14, _FLOATS),
-    ("", "Gelu"): Kernel(_gelu, 20, ("float32",)),
 }
 """Kernels of operators."""

@@ -117,6 +117,12 @@ def sigmoid(x: Array, /) -> Array:
     return np.asarray(np.divide(power, power + 1, out=power))
 
 
+def silu(x: Array, /) -> Array:
+    """See ``extension.silu``."""
+    result = sigmoid(x)
+    return np.asarray(np.multiply(result, x, out=result))
+
+
 MEMBERS: dict[str, Any] = {
     name: half_through_float32(getattr(library, name))
     for name in ("matmul", "tensordot", "vecdot", "prod", "cumulative_sum", "cumulative_prod")
@@ -124,6 +130,8 @@ MEMBERS: dict[str, Any] = {
 MEMBERS["sum"] = half_through_float32(numpy_reduction.sum_)
 MEMBERS["mean"] = half_through_float32(numpy_reduction.mean)
 MEMBERS["sigmoid"] = sigmoid
+MEMBERS["silu"] = silu
+MEMBERS["exp2"] = np.exp2
 MEMBERS["matmul"] = half_through_float32(numpy_convolution.matmul)
 MEMBERS["rescale"] = numpy_normalization.rescale
 MEMBERS["standardized"] = numpy_normalization.standardized

@@ -20,7 +20,8 @@ def functions_used(function: Callable[..., Any]) -> frozenset[str]:
     """The names of all ``xp`` functions that ``function``, and the functions it calls, may use.
 
     Found by walking their code: each attribute that is read from a variable named ``xp``, the extension functions' own
-    definitions included, and every function that the code reaches by a global name or a closure.
+    definitions included where exact mode has no others, and every function that the code reaches by a global name or a
+    closure.
     """
     names: set[str] = set()
     seen: set[Any] = set()
@@ -34,9 +35,8 @@ def functions_used(function: Callable[..., Any]) -> frozenset[str]:
         seen.add(current)
         used = set(_xp_attributes(current.__code__))
         names |= used
-        todo += [
-            extension.FUNCTIONS[name] for name in used & set(extension.FUNCTIONS) - exact.NATIVE - exact.TAKE_INTEGERS
-        ]
+        inside = used & extension.FUNCTIONS.keys() - exact.NATIVE - exact.TAKE_INTEGERS - exact.DEFINED.keys()
+        todo += [extension.FUNCTIONS[name] for name in inside]
         todo += _reached(current)
     return frozenset(names)
 

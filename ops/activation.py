@@ -81,20 +81,15 @@ def celu(x, /, *, alpha=1.0, xp):
 @operator("Gelu", since=20, elementwise=True)
 def gelu(x, /, *, approximate="none", xp):
     """x times the normal distribution's function of x, or with ``approximate="tanh"`` a formula near it."""
-    if approximate == "none":
-        weight = xp.erf(x * xp.constant(math.sqrt(0.5), x))
-    elif approximate == "tanh":
-        cubic = x + xp.constant(0.044715, x) * x * x * x
-        weight = xp.tanh(xp.constant(math.sqrt(2 / math.pi), x) * cubic)
-    else:
+    if approximate not in ("none", "tanh"):
         raise ValueError(f"approximate {approximate!r} must be none or tanh")
-    return xp.constant(0.5, x) * x * (xp.constant(1, x) + weight)
+    return xp.gelu(x) if approximate == "none" else xp.gelu_tanh(x)
 
 
 @operator("Swish", since=24, elementwise=True)
 def swish(x, /, *, alpha=1.0, xp):
     """x / (1 + exp(-alpha x))."""
-    return x * xp.sigmoid(x * xp.constant(alpha, x))
+    return xp.silu(x) if alpha == 1 else x * xp.sigmoid(x * xp.constant(alpha, x))
 
 
 @operator("SwiGLU", since=28, elementwise=True)
@@ -113,14 +108,8 @@ def hard_swish(x, /, *, xp):
 
 @operator("Mish", since=18, elementwise=True)
 def mish(x, /, *, xp):
-    """x tanh(log(1 + exp(x))).
-
-    With e = exp(x) the factor is n / (n + 2) for n = e (e + 2); from x = 20 on it rounds to 1.
-    """
-    e = xp.exp(xp.minimum(x, xp.constant(20, x)))
-    two = xp.constant(2, x)
-    n = e * (e + two)
-    return x * (n / (n + two))
+    """x tanh(log(1 + exp(x)))."""
+    return xp.mish(x)
 
 
 @operator("Softplus", since=1, elementwise=True)

@@ -232,5 +232,5 @@ def causal_conv_with_state(input, weight, bias=None, past_state=None, /, *, acti
         if tuple(bias.shape) != (channels,):
             raise ValueError(f"bias of shape {bias.shape} must be {(channels,)}")
         y = y + xp.reshape(bias, (channels, 1))
-    y = y if activation == "none" else y * xp.sigmoid(y)
+    y = y if activation == "none" else xp.silu(y)
     return y, whole[:, :, length:]

@@ -25,16 +25,9 @@ def dft(input, dft_length=None, axis=None, /, *, inverse=0, onesided=0, xp):
     length = length if dft_length is None else _number("dft_length", dft_length)
     if length < 1:
         raise ValueError(f"dft_length {length} must be 1 or more")
-    if not inverse and onesided:
-        if parts == 2:
-            raise ValueError("onesided is for real signals; this one has imaginary parts")
-        return xp.split_complex(xp.fft.rfft(input[..., 0], n=length, axis=axis))
-    signal = xp.join_complex(input if parts == 2 else xp.concat([input, xp.zeros_like(input)], axis=-1))
-    if not inverse:
-        return xp.split_complex(xp.fft.fft(signal, n=length, axis=axis))
-    if not onesided:
-        return xp.split_complex(xp.fft.ifft(signal, n=length, axis=axis))
-    return xp.expand_dims(xp.fft.irfft(signal, n=length, axis=axis), axis=-1)
+    if onesided and not inverse and parts == 2:
+        raise ValueError("onesided is for real signals; this one has imaginary parts")
+    return xp.fourier(input, axis, length, bool(inverse), bool(onesided))
 
 
 @operator("DFT", since=17, host=("dft_length",))
@@ -117,7 +110,6 @@ def blackman_window(size, /, *, output_datatype=1, periodic=1, xp):
 
 @operator(
     "MelWeightMatrix",
-    inexact="log10 and powers of 10 come from the C library",
     since=17,
     host=("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz"),
 )
@@ -142,19 +134,21 @@ def mel_weight_matrix(
         )
     if (length // 2 + 1) * bands >= 2**40:
         raise ValueError(f"a table of {length // 2 + 1} by {bands} weights is more than memory holds")
-    least, most = (2595 * math.log10(1 + f / 700) for f in (low, high))
-    hertz = [700 * (10 ** ((least + i * (most - least) / (bands + 2)) / 2595) - 1) for i in range(bands + 2)]
-    edges = [math.floor((length + 1) * f / rate) for f in (low, *hertz[1:])]
-    rows = []
-    for at in range(length // 2 + 1):
-        row = [0.0] * bands
-        for i, (start, peak, end) in enumerate(zip(edges, edges[1:], edges[2:], strict=False)):
-            if at == peak:
-                row[i] = 1.0
-            elif start <= at < peak:
-                row[i] = (at - start) / (peak - start)
-            elif peak < at < end:
-                row[i] = (end - at) / (end - peak)
-        rows.append(row)
-    table = xp.reshape(xp.asarray(rows, dtype=xp.float64), (length // 2 + 1, bands))
-    return xp.convert(table, output_datatype)
+    edges = _mel_edges(bands, low, high, xp)
+    edges = xp.floor(edges * (length + 1.0) / float(rate))
+    start, peak, end = (xp.expand_dims(edges[i : i + bands], axis=0) for i in range(3))
+    at = xp.reshape(xp.arange(length // 2 + 1, dtype=xp.float64), (-1, 1))
+    zero, one = xp.constant(0, at), xp.constant(1, at)
+    rise, fall = (xp.where(step > 0, step, one) for step in (peak - start, end - peak))
+    table = xp.where((at > peak) & (at < end), (end - at) / fall, zero)
+    table = xp.where((at >= start) & (at < peak), (at - start) / rise, table)
+    return xp.convert(xp.where(at == peak, one, table), output_datatype)
+
+
+def _mel_edges(bands, low, high, xp):
+    """The lower frequency, and ``bands`` + 1 between the two, evenly spaced on the mel scale, in hertz and float64."""
+    first = xp.asarray([low], dtype=xp.float64)
+    ends = xp.log10(xp.asarray([1 + low / 700, 1 + high / 700], dtype=xp.float64)) * 2595.0
+    steps = xp.arange(1, bands + 2, dtype=xp.float64)
+    mel = ends[:1] + steps * (ends[1:] - ends[:1]) / (bands + 2.0)
+    return xp.concat([first, (xp.pow(xp.full_like(mel, 10.0), mel / 2595.0) - 1.0) * 700.0])

@@ -417,12 +417,12 @@ def test_all_unsupported_nodes_are_named_at_once() -> None:
 
 def test_exact_mode_names_every_inexact_node_at_once() -> None:
     function = helper.make_function(
-        "local", "F", ["a"], ["b"], [node("Det", ["a"], ["b"], name="deep")], [helper.make_opsetid("", 21)]
+        "local", "F", ["a"], ["b"], [node("Multinomial", ["a"], ["b"], name="deep")], [helper.make_opsetid("", 21)]
     )
-    branch = subgraph([node("Det", ["x"], ["r"], name="inside")], ["r"])
+    branch = subgraph([node("Multinomial", ["x"], ["r"], name="inside")], ["r"])
     model = graph_model(
         [
-            node("Det", ["x"], ["a"], name="product"),
+            node("Multinomial", ["x"], ["a"], name="draws"),
             node("F", ["x"], ["b"], domain="local"),
             node("If", ["c"], ["y"], then_branch=branch, else_branch=branch),
             node("Add", ["x", "x"], ["z"], name="fine"),
@@ -435,11 +435,11 @@ def test_exact_mode_names_every_inexact_node_at_once() -> None:
     with pytest.raises(InexactOperatorError) as error:
         Session(model)
     message = str(error.value)
-    for name in ("product", "deep", "inside"):
+    for name in ("draws", "deep", "inside"):
         assert f"node '{name}'" in message
     assert "fine" not in message
     assert message.endswith('mode="fast"')
-    assert {refused.name for refused in error.value.nodes} == {"product", "deep", "inside"}
+    assert {refused.name for refused in error.value.nodes} == {"draws", "deep", "inside"}
     Session(model, mode="fast")
 
 

@@ -14,7 +14,16 @@ from typing import Any
 
 from onemodel.backends import extension
 from onemodel.backends.base import Namespace, build_namespace
-from onemodel.backends.exact import convolution, division, elementary, extremes, products, sums
+from onemodel.backends.exact import (
+    convolution,
+    determinants,
+    division,
+    elementary,
+    extremes,
+    fourier,
+    products,
+    sums,
+)
 from onemodel.backends.exact.trust import check_product
 
 DEFINED: dict[str, Callable[..., Any]] = {
@@ -24,6 +33,8 @@ DEFINED: dict[str, Callable[..., Any]] = {
     **extremes.FUNCTIONS,
     **division.FUNCTIONS,
     **elementary.FUNCTIONS,
+    **fourier.FUNCTIONS,
+    **determinants.FUNCTIONS,
 }
 """Functions that take the place of the library's; their ``xp`` is the library's own namespace, to compute with."""
 

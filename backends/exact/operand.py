@@ -6,6 +6,7 @@ is worked out when it is first asked for, so that a weight which is prepared onc
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
@@ -165,12 +166,10 @@ class Operand:
         return xp.astype(taken, xp.float64, copy=False)
 
     def _over_terms(self, reduce: Callable[[Array], Array], combine: Callable[[Array, Array], Array]) -> Array:
-        """A reduction along the summed axis, block by block."""
-        result = None
-        for block in self._blocks():
-            part = reduce(block)
-            result = part if result is None else combine(result, part)
-        return result
+        """A reduction along the summed axis, block by block; 0 where there is nothing to reduce."""
+        if self.terms == 0:
+            return self.xp.zeros((self.stack, self.lines), dtype=self.xp.float64)
+        return functools.reduce(combine, map(reduce, self._blocks()))
 
     def _blocks(self) -> Iterator[Array]:
         step = max(_BLOCK // max(self.stack * self.lines, 1), 16)
