@@ -272,6 +272,27 @@ def bitcast(x: Array, dtype: Any, /, *, xp: Any) -> Array:
 
 
 @extension
+def one_nan(x: Array, /, *, xp: Any) -> Array:
+    """``x`` itself; exact mode gives all NaN the same bits, which arithmetic leaves to the machine.
+
+    For where bits are looked at: before they are read as another type, and at the outputs of a model.
+    """
+    return x
+
+
+@extension
+def as_factor(w: Array, side: str, groups: int = 1, /, *, xp: Any) -> Any:
+    """``w``, or what stands in for it in several products: exact mode works out once what it needs of a factor.
+
+    Args:
+        w: at least two axes.
+        side: ``"right"`` or ``"left"`` of ``matmul``; filters of ``conv`` are ``"left"``.
+        groups: of the convolution.
+    """
+    return w
+
+
+@extension
 def contiguous(x: Array, /, *, xp: Any) -> Array:
     """``x`` itself; a backend may lay it out row by row in memory, which the standard leaves out of sight.
 

@@ -62,7 +62,7 @@ def power(x: Array, y: Array, /, *, xp: Any) -> Array:
             return xp.pow(x, y)
         narrow = xp.isdtype(y.dtype, "integral") and xp.iinfo(y.dtype).bits <= 16
         common = x.dtype if narrow else xp.float64
-        return xp.astype(xp.pow(xp.astype(x, common), xp.astype(y, common)), x.dtype)
+        return xp.convert(xp.pow(xp.astype(x, common), xp.astype(y, common)), xp.onnx_code(x.dtype))
     if not xp.isdtype(y.dtype, "unsigned integer"):
         xp.refuse_zero(xp.where(y < 0, x, xp.constant(1, x)))
     if xp.isdtype(y.dtype, "integral"):
@@ -159,6 +159,18 @@ def softmax(x: Array, axis: int, /, *, xp: Any) -> Array:
         return x
     weights = xp.exp(x - xp.max(x, axis=axis, keepdims=True))
     return weights / xp.sum(weights, axis=axis, keepdims=True)
+
+
+@extension
+def add_all(arrays: Sequence[Array], /, *, xp: Any) -> Array:
+    """The sum of arrays that broadcast together: one function, because exact mode rounds it once."""
+    total = arrays[0]
+    if len(arrays) < 3 or xp.host_dtype(total.dtype).name not in ("float16", "bfloat16"):
+        for array in arrays[1:]:
+            total = total + array
+        return total
+    wide = [xp.astype(array, xp.float32) for array in arrays]
+    return xp.astype(xp.add_all(wide), total.dtype)
 
 
 @extension

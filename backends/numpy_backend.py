@@ -33,6 +33,7 @@ def _members() -> dict[str, Any]:
         "integer_matmul": numpy_quantized.integer_matmul,
         "quantize": numpy_quantized.quantize,
         "convert": numpy_cast.convert,
+        "isdtype": numpy_cast.isdtype,
         "extend": numpy_indexing.extend,
         "scatter": numpy_indexing.scatter,
         "checked_indices": numpy_indexing.checked_indices,

@@ -43,6 +43,18 @@ _LIMITS = {np.dtype(code): (int(np.iinfo(code).min), int(np.iinfo(code).max)) fo
 _SPECIAL = {"nan": np.nan, "inf": np.inf, "+inf": np.inf, "-inf": -np.inf}
 
 
+def isdtype(dtype: Any, kind: Any, /) -> bool:
+    """The standard's ``isdtype``; ml_dtypes' types, which NumPy's own refuses, have the kinds of their likes."""
+    dtype = np.dtype(dtype)
+    if dtype.type.__module__ != "ml_dtypes":
+        return bool(np.isdtype(dtype, kind))
+    if isinstance(kind, tuple):
+        return any(isdtype(dtype, part) for part in kind)
+    if "float" in dtype.name:
+        return kind in ("real floating", "numeric", dtype)
+    return kind in (f"{'un' * dtype.name.startswith('u')}signed integer", "integral", "numeric", dtype)
+
+
 def convert(x: Array, code: int, /, *, saturate: bool | str = True, round_mode: str = "up") -> Array:
     """See ``extension.convert``; every type of ONNX, each conversion rounded once."""
     target = _dtype(code)

@@ -40,6 +40,7 @@ class Binder:
     ) -> None:
         self.backend = backend
         self.host = host
+        self.mode = mode
         self.xp = backend.namespace(mode)
         self.host_xp = host.namespace(mode)
         self.kernels = backend.kernels(mode) if native else {}
@@ -74,7 +75,7 @@ class Binder:
             xp.onnx_dtype(value_types.code_of(value.type)) if value and value.type in value_types.HALVES else None
             for value in step.outputs
         ]
-        if entry.widen and halves:
+        if halves and entry.widen in (True, self.mode):
             call = partial(_widened, call, frozenset(halves), tuple(narrow), xp)
         return call
 

@@ -234,6 +234,9 @@ class Session:
                     for array, slot in zip(arrays, program.inputs, strict=True)
                 ]
             results = self._execute(program, inputs, arrays)
+            if self.mode == "exact":
+                one_nan = self._backend.namespace(self.mode).one_nan
+                results = [conversion.moved(value, one_nan) for value in results]
         if names is not None:
             by_name = dict(zip((*outputs, *extra), results, strict=True))
             results = [by_name[name] for name in names]

@@ -40,7 +40,7 @@ def parametric_relu_of_channels(x, slope, /, *, xp):
     return parametric_relu(x, xp.reshape(slope, (count,) + (1,) * (x.ndim - 2) if count != 1 else ()), xp=xp)
 
 
-@operator("Sigmoid", since=6, elementwise=True)
+@operator("Sigmoid", since=6, elementwise=True, widen="fast")
 def sigmoid(x, /, *, xp):
     """1 / (1 + exp(-x))."""
     return xp.sigmoid(x)
@@ -78,7 +78,7 @@ def celu(x, /, *, alpha=1.0, xp):
     return xp.maximum(zero, x) + xp.minimum(zero, alpha * xp.expm1(x / alpha))
 
 
-@operator("Gelu", since=20, elementwise=True)
+@operator("Gelu", since=20, elementwise=True, widen="fast")
 def gelu(x, /, *, approximate="none", xp):
     """x times the normal distribution's function of x, or with ``approximate="tanh"`` a formula near it."""
     if approximate not in ("none", "tanh"):
@@ -106,13 +106,13 @@ def hard_swish(x, /, *, xp):
     return x * hard_sigmoid(x, alpha=1 / 6, beta=0.5, xp=xp)
 
 
-@operator("Mish", since=18, elementwise=True)
+@operator("Mish", since=18, elementwise=True, widen="fast")
 def mish(x, /, *, xp):
     """x tanh(log(1 + exp(x)))."""
     return xp.mish(x)
 
 
-@operator("Softplus", since=1, elementwise=True)
+@operator("Softplus", since=1, elementwise=True, widen="fast")
 def softplus(x, /, *, xp):
     """log(1 + exp(x))."""
     return xp.softplus(x)

@@ -249,12 +249,17 @@ def _sampled(x, places, groups, xp):
     return total
 
 
+_STRING = 8
+
+
 @operator("Col2Im", since=18, host=("image_shape", "block_shape"), widen=False)
 def col2im(input, image_shape, block_shape, /, *, dilations=None, pads=None, strides=None, xp):
     """Blocks (N, C * block, L) put back where a window of ``block_shape`` took them, added up where they overlap."""
     sizes, block = [int(n) for n in image_shape], [int(n) for n in block_shape]
     windows = xp.sliding(sizes, block, strides, dilations, pads, "NOTSET")
     taps, count = math.prod(block), math.prod(windows.positions)
+    if xp.onnx_code(input.dtype) == _STRING:
+        raise TypeError("Col2Im adds up what overlaps, which has no meaning for strings")
     if input.ndim != 3 or input.shape[1] % taps or input.shape[2] != count:
         raise ValueError(f"input must have the shape (N, C * {taps}, {count}), not {input.shape}")
     lead = (input.shape[0], input.shape[1] // taps)

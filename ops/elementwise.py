@@ -34,7 +34,7 @@ def divide(a, b, /, *, xp):
     return xp.trunc_divide(a, b) if xp.isdtype(a.dtype, "integral") else a / b
 
 
-@operator("Pow", since=7, elementwise=True)
+@operator("Pow", since=7, elementwise=True, widen="fast")
 def power(x, y, /, *, xp):
     """x to the power y, in x's type. Integer bases are exact, wrap, and truncate 1 / x**n to zero."""
     return xp.power(x, y)
@@ -110,16 +110,16 @@ def round_half_even(x, /, *, xp):
 # Any number of arrays
 
 
-@operator("Sum", since=8, elementwise=True)
+@operator("Sum", since=8, elementwise=True, widen=False)
 def total(*data_0, xp):
-    """The sum of all inputs, from the first to the last."""
-    return reduce(lambda a, b: a + b, data_0)
+    """The sum of all inputs."""
+    return xp.add_all(data_0)
 
 
 @operator("Mean", since=8, elementwise=True)
 def mean(*data_0, xp):
     """The sum of all inputs over their number."""
-    result = total(*data_0, xp=xp)
+    result = xp.add_all(data_0)
     return result / xp.constant(len(data_0), result)
 
 
@@ -135,7 +135,7 @@ def minimum(*data_0, xp):
     return reduce(lambda a, b: xp.minimum(a, b), data_0)
 
 
-def _of_one_shape(name, function):
+def _of_one_shape(name, function, **options):
     """Enter ``function`` with the meaning before opset 8: no broadcasting."""
 
     def old(*data_0, xp):
@@ -144,10 +144,10 @@ def _of_one_shape(name, function):
         return function(*data_0, xp=xp)
 
     old.__doc__ = f"{function.__doc__} All have one shape."
-    operator(name, since=6, elementwise=True)(old)
+    operator(name, since=6, elementwise=True, **options)(old)
 
 
-_of_one_shape("Sum", total)
+_of_one_shape("Sum", total, widen=False)
 _of_one_shape("Mean", mean)
 _of_one_shape("Max", maximum)
 _of_one_shape("Min", minimum)
@@ -308,6 +308,7 @@ def bit_cast(input, /, *, to, xp):
     code = xp.onnx_code(input.dtype)
     if _bits(code) != _bits(to):
         raise ValueError(f"BitCast from {_bits(code)} to {_bits(to)} bits (TensorProto types {code} and {to})")
+    input = xp.one_nan(input)
     if to == _BOOL:
         return xp.bitcast(input, xp.onnx_dtype(_UINT8)) != 0
     return xp.bitcast(input, xp.onnx_dtype(to))
@@ -325,7 +326,7 @@ def _bits(code):
 # Before opset 7: broadcasting on request, along named axes
 
 
-def _before_opset_7(name, since, function):
+def _before_opset_7(name, since, function, **options):
     """Enter ``function`` with the old broadcasting: b is one element, or has the shape of a's axes from ``axis`` on."""
 
     def old(a, b, /, *, axis=None, broadcast=0, xp):
@@ -343,14 +344,14 @@ def _before_opset_7(name, since, function):
         return function(a, xp.reshape(b, (*b.shape, *[1] * (a.ndim - stop))), xp=xp)
 
     old.__doc__ = function.__doc__
-    operator(name, since=since, elementwise=True)(old)
+    operator(name, since=since, elementwise=True, **options)(old)
 
 
 _before_opset_7("Add", 6, add)
 _before_opset_7("Sub", 6, subtract)
 _before_opset_7("Mul", 6, multiply)
 _before_opset_7("Div", 6, divide)
-_before_opset_7("Pow", 1, power)
+_before_opset_7("Pow", 1, power, widen="fast")
 _before_opset_7("Equal", 1, equal)
 _before_opset_7("Less", 1, less)
 _before_opset_7("Greater", 1, greater)

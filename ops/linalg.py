@@ -78,13 +78,21 @@ def determinant(x, /, *, xp):
     return xp.determinant(x)
 
 
-@operator("Einsum", since=12)
+_FLOAT, _HALVES = 1, (10, 16)
+
+
+@operator("Einsum", since=12, widen=False)
 def einsum(*inputs, equation, xp):
     """Products of the operands' elements, summed over labels that the output lacks: 'ij,jk->ik' multiplies matrices.
 
     A label repeated in one operand is its diagonal; upper and lower case differ. '...' stands for further axes, which
     broadcast. Without '->' the output has the axes of '...' and then, sorted, the labels that occur once.
     """
+    code = xp.onnx_code(inputs[0].dtype)
+    if len(inputs) > 2 and code in _HALVES:
+        # Of several roundings only the last one is to the half type.
+        wide = [xp.convert(array, _FLOAT) for array in inputs]
+        return xp.convert(einsum(*wide, equation=equation, xp=xp), code)
     terms, output = _labelled(equation, [array.ndim for array in inputs])
     operands = [(term, _diagonals(array, term, xp)) for term, array in zip(terms, inputs, strict=True)]
     operands = [(tuple(dict.fromkeys(term)), array) for term, array in operands]

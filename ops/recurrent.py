@@ -169,7 +169,8 @@ def _projected(layer, w, bias, xp):
 def _turned(layer, r, xp):
     """One direction's recurrent weights ``r`` transposed, fit for a product of the batch's few rows in every step."""
     turned = xp.matrix_transpose(r)
-    return xp.contiguous(turned) if layer.steps > 1 and layer.batch > 2 else turned
+    turned = xp.contiguous(turned) if layer.steps > 1 and layer.batch > 2 else turned
+    return xp.as_factor(turned, "right") if layer.steps > 1 else turned
 
 
 def _run(layer, cells, states, wanted, xp):

@@ -28,7 +28,7 @@ class Operator:
     host: tuple[str, ...] = ()
     metadata: bool = False
     elementwise: bool = False
-    widen: bool = True
+    widen: bool | str = True
     inexact: str | None = None
     draws: Draws | None = None
     types: Types | None = None
@@ -70,7 +70,7 @@ def operator(
     host: Sequence[str] = (),
     metadata: bool = False,
     elementwise: bool = False,
-    widen: bool = True,
+    widen: bool | str = True,
     inexact: str | None = None,
     draws: Draws | None = None,
     types: Types | None = None,
@@ -103,7 +103,8 @@ def operator(
         metadata: the function reads only its inputs' shapes and dtypes, never a value.
         elementwise: element i of every output depends on the inputs' elements i alone.
         widen: ``False`` takes float16 and bfloat16 inputs as they are; else they arrive as float32, and outputs of a
-            half type are rounded once at the end.
+            half type are rounded once at the end. ``"fast"`` does that in fast mode only: for one function, which exact
+            mode rounds once to any type.
         inexact: why exact mode refuses the operator; ``None`` lets the ``xp`` functions that it uses decide.
         draws: for an operator with ``rng`` that does not always draw, a callable of the inputs (constants as NumPy
             arrays, None where omitted, ``...`` where only a run knows) and the attributes that says whether it may.

@@ -22,6 +22,7 @@ from onemodel.backends.exact import (
     extremes,
     fourier,
     products,
+    rounding,
     sums,
 )
 from onemodel.backends.exact.trust import check_product
@@ -33,6 +34,8 @@ DEFINED: dict[str, Callable[..., Any]] = {
     **extremes.FUNCTIONS,
     **division.FUNCTIONS,
     **elementary.FUNCTIONS,
+    "one_nan": rounding.one_nan,
+    "as_factor": products.Prepared,
     **fourier.FUNCTIONS,
     **determinants.FUNCTIONS,
 }

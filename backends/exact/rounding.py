@@ -171,7 +171,12 @@ def certified(x: Array, bound: Array, dtype: Any, xp: Any) -> tuple[Array, Array
     return low, bits_of(low, xp) != bits_of(high, xp)
 
 
-def canonical_nan(x: Array, xp: Any) -> Array:
-    """x with one NaN: positive, quiet, without payload."""
+def one_nan(x: Array, /, *, xp: Any) -> Array:
+    """x with one NaN: positive where its type has a sign, quiet, without payload."""
+    name = xp.host_dtype(x.dtype).name
+    if name.startswith("complex"):
+        return xp.join_complex(one_nan(xp.split_complex(x), xp=xp)) if bool(xp.any(xp.isnan(x))) else x
+    if not name.startswith(("float", "bfloat")):
+        return x
     wrong = xp.isnan(x)
     return xp.where(wrong, xp.asarray(float("nan"), dtype=x.dtype), x) if bool(xp.any(wrong)) else x

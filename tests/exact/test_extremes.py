@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from onemodel.backends import get_backend
-from onemodel.backends.exact.rounding import canonical_nan
+from onemodel.backends.exact.rounding import one_nan
 from tests.exact.rationals import DTYPES, same_bits
 
 VALUES = [math.nan, -math.inf, -1.5, -1e-7, -0.0, 0.0, 1e-7, 1.5, math.inf]
@@ -121,10 +121,10 @@ def test_unique(path: str) -> None:
     assert [part.tolist() for part in _call(path, "unique_all", x[:0])] == [[], [], [], []]
 
 
-def test_canonical_nan() -> None:
+def test_one_nan() -> None:
     own = get_backend("numpy").namespace("fast")
     for dtype in DTYPES.values():
         x = np.array([-math.nan, 1, -0.0]).astype(dtype)
         bits = x.view(f"u{x.itemsize}").copy()
         bits[0] |= 5
-        same_bits(canonical_nan(bits.view(dtype), own), np.array([math.nan, 1, -0.0]).astype(dtype))
+        same_bits(one_nan(bits.view(dtype), xp=own), np.array([math.nan, 1, -0.0]).astype(dtype))

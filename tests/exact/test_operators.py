@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import onemodel
 from onemodel.backends import get_backend
+from onemodel.backends.exact.elementary import half_table
 from tests.exact import cases
-from tests.exact.rationals import product_of, same_bits
+from tests.exact.rationals import DTYPES, product_of, same_bits, sums_of
 from tests.ops.harness import model
 
 
@@ -111,3 +113,94 @@ def test_exact_is_there_on_every_backend_here() -> None:
         "numpy exact",
         "strict exact",
     }
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_sum_is_one_sum(dtype: str, count: int) -> None:
+    """Of terms that cancel in part, with broadcasting; of one or two terms it is plain."""
+    kind = DTYPES[dtype]
+    terms = [(_normal(4, 1 if i == 1 else 6, seed=i) * 2.0 ** (8 - i)).astype(kind) for i in range(count)]
+    terms[-1] = (terms[-1] - terms[0]).astype(kind)
+    got = onemodel.Session(model("Sum", terms), mode="exact").run(None, {f"x{i}": x for i, x in enumerate(terms)})[0]
+    if count < 3:
+        same_bits(got, sum(terms[1:], terms[0]))
+    else:
+        same_bits(got, sums_of(np.stack(np.broadcast_arrays(*terms)), 0))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_mean_is_the_sum_over_the_count(dtype: str) -> None:
+    kind = DTYPES[dtype]
+    terms = [_normal(40, seed=i).astype(kind) for i in range(5)]
+    got = onemodel.Session(model("Mean", terms), mode="exact").run(None, {f"x{i}": x for i, x in enumerate(terms)})[0]
+    total = sums_of(np.stack(terms).astype(np.float32), 0)
+    same_bits(got, (total / np.float32(5)).astype(kind))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_einsum_of_two_is_one_sum(dtype: str) -> None:
+    a, b = cases.operands("ties", dtype)
+    for equation, want in (("ij,jk->ik", product_of(a, b)), ("ij->i", sums_of(a, 1))):
+        inputs = [a, b][: 1 + ("," in equation)]
+        session = onemodel.Session(model("Einsum", inputs, equation=equation), mode="exact")
+        same_bits(session.run(None, {f"x{i}": x for i, x in enumerate(inputs)})[0], want)
+
+
+def test_einsum_of_three_halves_is_rounded_once_to_the_half_type() -> None:
+    a, b, c = ((_normal(5, 5, seed=i) * 3).astype(np.float16) for i in range(3))
+    inputs = {"x0": a, "x1": b, "x2": c}
+    session = onemodel.Session(model("Einsum", [a, b, c], equation="ij,jk,kl->il"), mode="exact")
+    first = product_of(a, b, "float32")
+    same_bits(session.run(None, inputs)[0], product_of(first, c.astype(np.float32)).astype(np.float16))
+
+
+OF_ONE = {
+    "Exp": "exp", "Log": "log", "Sin": "sin", "Tanh": "tanh", "Erf": "erf", "Sigmoid": "sigmoid",
+    "Softplus": "softplus", "Gelu": "gelu", "Mish": "mish", "Acosh": "acosh",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("op", OF_ONE)
+def test_functions_of_halves_are_rounded_once(op: str, dtype: str) -> None:
+    x = np.arange(1 << 16, dtype=np.uint16).view(DTYPES[dtype])
+    same_bits(onemodel.Session(model(op, [x]), mode="exact").run(None, {"x0": x})[0], half_table(OF_ONE[op], dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_powers_of_halves_are_rounded_once(dtype: str) -> None:
+    pytest.importorskip("gmpy2", reason="MPFR is what results are compared with: pip install gmpy2")
+    from tests.exact import measure
+
+    x, y = abs(_normal(500)).astype(DTYPES[dtype]), (3 * _normal(500, seed=1)).astype(DTYPES[dtype])
+    got = onemodel.Session(model("Pow", [x, y]), mode="exact").run(None, {"x0": x, "x1": y})[0]
+    for a, b, result in zip(x.tolist(), y.tolist(), got.tolist(), strict=True):
+        assert not measure.differ(result, measure.right("pow", dtype, a, b)), (a, b, result)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_outputs_have_one_nan(dtype: str) -> None:
+    kind = DTYPES[dtype]
+    x = np.array([1, -0.0, 0, 0]).astype(kind)
+    bits = x.view(f"u{x.itemsize}")
+    bits[2:] = np.array([np.nan, -np.nan]).astype(kind).view(bits.dtype) | bits.dtype.type(3)
+    want = np.array([1, -0.0, np.nan, np.nan]).astype(kind)
+    for op in ("Identity", "Abs", "Neg"):
+        got = onemodel.Session(model(op, [x]), mode="exact").run(None, {"x0": x})[0]
+        same_bits(got[2:], want[2:])
+    kept = onemodel.Session(model("Identity", [x]), mode="fast").run(None, {"x0": x})[0]
+    assert kept.view(bits.dtype).tolist() == bits.tolist()
+    code = onnx.helper.np_dtype_to_tensor_dtype(bits.dtype)
+    got = onemodel.Session(model("BitCast", [x], to=code), mode="exact").run(None, {"x0": x})[0]
+    assert got.tolist() == want.view(bits.dtype).tolist()
+
+
+def test_complex_outputs_and_sequences_have_one_nan() -> None:
+    z = np.array([complex(-np.nan, 2.0), complex(1.0, -np.nan)], np.complex64)
+    got = onemodel.Session(model("Identity", [z]), mode="exact").run(None, {"x0": z})[0]
+    same_bits(got.view(np.float32), np.float32([np.nan, 2, 1, np.nan]))
+    x = np.float32([-np.nan, 1])
+    session = onemodel.Session(model("SequenceConstruct", [x, x]), mode="exact")
+    for part in session.run(None, {"x0": x, "x1": x})[0]:
+        same_bits(part, np.float32([np.nan, 1]))
