@@ -10,6 +10,7 @@ from typing import Any
 
 from onemodel.backends import exact, extension
 from onemodel.ops.registry import Operator
+from onemodel.outside import code_objects, looked_up, outside
 from onemodel.types import code_of, dtype_of, inner, is_tensor
 
 _NOT_OURS = frozenset({"numpy", "builtins", "math", "itertools", "functools", "onnx"})
@@ -23,8 +24,13 @@ def functions_used(function: Callable[..., Any]) -> frozenset[str]:
     definitions included where exact mode has no others, and every function that the code reaches by a global name or a
     closure.
     """
-    names: set[str] = set()
-    seen: set[Any] = set()
+    return frozenset(name for reached in _walked(function) for name in _xp_attributes(reached.__code__))
+
+
+@cache
+def _walked(function: Callable[..., Any]) -> tuple[types.FunctionType, ...]:
+    """``function``, and all Python functions that it may come to call."""
+    seen: dict[types.FunctionType, None] = {}
     todo: list[Any] = [function]
     while todo:
         current = todo.pop()
@@ -32,24 +38,16 @@ def functions_used(function: Callable[..., Any]) -> frozenset[str]:
             current = current.func if isinstance(current, partial) else current.__wrapped__
         if not isinstance(current, types.FunctionType) or current in seen:
             continue
-        seen.add(current)
+        seen[current] = None
         used = set(_xp_attributes(current.__code__))
-        names |= used
         inside = used & extension.FUNCTIONS.keys() - exact.NATIVE - exact.TAKE_INTEGERS - exact.DEFINED.keys()
-        todo += [extension.FUNCTIONS[name] for name in inside]
+        todo += [extension.FUNCTIONS[name] for name in sorted(inside)]
         todo += _reached(current)
-    return frozenset(names)
-
-
-def _code_objects(code: types.CodeType) -> Iterator[types.CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _code_objects(constant)
+    return tuple(seen)
 
 
 def _xp_attributes(code: types.CodeType) -> Iterator[str]:
-    for part in _code_objects(code):
+    for part in code_objects(code):
         previous: Any = None
         for instruction in dis.get_instructions(part):
             if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") and previous == "xp":
@@ -62,10 +60,10 @@ def _xp_attributes(code: types.CodeType) -> Iterator[str]:
 
 
 def _reached(function: types.FunctionType) -> Iterator[Any]:
-    for part in _code_objects(function.__code__):
-        for instruction in dis.get_instructions(part):
-            if instruction.opname == "LOAD_GLOBAL":
-                yield from _functions_in(function.__globals__.get(instruction.argval))
+    for _, value, attribute in looked_up(function):
+        if isinstance(value, types.ModuleType) and attribute is not None:
+            value = getattr(value, attribute, None)
+        yield from _functions_in(value)
     for cell in function.__closure__ or ():
         try:
             yield from _functions_in(cell.cell_contents)
@@ -106,11 +104,19 @@ def refusal(entry: Operator, value_types: Iterable[str | None]) -> str | None:
     """Why exact mode refuses ``entry`` on values of these types; None where it runs."""
     if entry.inexact is not None:
         return entry.inexact
-    verdicts = {name: exact.verdict(name) for name in functions_used(entry.function) if name not in extension.FUNCTIONS}
+    strange = outside(entry, _walked(entry.function))
+    if strange:
+        return f"its code uses {', '.join(strange)}, of which exact mode knows nothing; use the functions of xp"
+    value_types = list(value_types)
+    used = functions_used(entry.function)
+    verdicts = {name: exact.verdict(name) for name in used if name not in extension.FUNCTIONS}
     never = sorted(name for name, verdict in verdicts.items() if verdict == "never")
     if never:
         return f"{', '.join(never)}: no exact definition yet"
     integers = sorted(name for name, verdict in verdicts.items() if verdict == "integers")
     if integers and not _only_integers(value_types):
         return f"{', '.join(integers)}: exact on integers alone so far"
+    defined = sorted(used & exact.COMPUTED)
+    if defined and any("complex" in value_type for value_type in value_types if value_type):
+        return f"{', '.join(defined)}: no exact definition for complex numbers"
     return None

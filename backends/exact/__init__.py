@@ -41,6 +41,9 @@ DEFINED: dict[str, Callable[..., Any]] = {
 }
 """Functions that take the place of the library's; their ``xp`` is the library's own namespace, to compute with."""
 
+COMPUTED = frozenset(DEFINED) - extremes.FUNCTIONS.keys() - {"one_nan", "prepare"}
+"""Those of them that compute; they have no definition for complex numbers."""
+
 ALWAYS = frozenset(
     """
     bool complex64 complex128 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 e inf nan newaxis pi abs

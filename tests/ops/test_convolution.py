@@ -9,7 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.ops.harness import arrays, check, like_onnxruntime, refused, run
+import onemodel
+from tests.ops.harness import arrays, check, like_onnxruntime, model, refused, run
 
 RNG = np.random.default_rng(0)
 Array = np.ndarray[Any, Any]
@@ -318,6 +319,14 @@ class TestCol2Im:
         x = np.array([[[1, 1, 0], [1, 0, 1]]]).astype(dtype)
         expected = [[[1, 2, 0, 1]]] if dtype != "bool" else [[[True, True, False, True]]]
         check(np.array([expected], dtype), "Col2Im", x, np.array([1, 4]), np.array([1, 2]))
+
+    @pytest.mark.parametrize("mode", ["fast", "exact"])
+    def test_strings_do_not_add_up(self, mode: str) -> None:
+        x = np.full((1, 2, 3), "a", object)
+        feeds = {"x0": x, "x1": np.array([1, 4]), "x2": np.array([1, 2])}
+        session = onemodel.Session(model("Col2Im", list(feeds.values())), mode=mode)
+        with pytest.raises(onemodel.ExecutionError, match=r"'node'.*Col2Im adds up .* no meaning for strings"):
+            session.run(None, feeds)
 
     @pytest.mark.parametrize("shape", [(1, 2, 4), (1, 3, 3), (2, 3)])
     def test_wrong_shapes_are_refused(self, shape: tuple[int, ...]) -> None:

@@ -11,6 +11,7 @@ import pytest
 import onemodel.ops
 from onemodel.backends import extension
 from onemodel.backends.base import STANDARD
+from onemodel.outside import EXACT_MATH
 
 OPS = Path(onemodel.ops.__file__).parent
 CHAPTERS = sorted(path for path in OPS.glob("*.py") if path.name not in ("__init__.py", "registry.py"))
@@ -109,6 +110,14 @@ def test_operators_use_names_that_every_namespace_has(path: Path) -> None:
         if isinstance(found, ast.Attribute) and isinstance(found.value, ast.Name) and found.value.id == "xp"
     }
     assert used <= known
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_operators_use_no_function_of_the_c_library(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    read = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and ast.unparse(n.value) == "math"}
+    assert read <= EXACT_MATH
+    assert not any(isinstance(n, ast.ImportFrom) and n.module == "math" for n in ast.walk(tree))
 
 
 def test_the_rules_find_what_they_forbid() -> None:
