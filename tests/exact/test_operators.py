@@ -204,3 +204,40 @@ def test_complex_outputs_and_sequences_have_one_nan() -> None:
     session = onemodel.Session(model("SequenceConstruct", [x, x]), mode="exact")
     for part in session.run(None, {"x0": x, "x1": x})[0]:
         same_bits(part, np.float32([np.nan, 1]))
+
+
+FIXED = {
+    "ConvTranspose": ([_normal(2, 4, 3, 4, 2), _normal(4, 3, 2, 3, 2), _normal(6)], {"group": 2, "strides": [2, 1, 2]}),
+    "ConvTranspose dilated": (
+        [_holed(1, 3, 3, 3, 3), _normal(3, 2, 2, 2, 2)],
+        {"dilations": [1, 2, 2], "pads": [0, 1, 1, 1, 0, 0], "strides": [1, 3, 2], "output_padding": [0, 1, 0]},
+    ),
+    "Resize linear": ([_normal(2, 3, 9, 8), None, np.float32([1, 1, 0.6, 0.3])], {"antialias": 1, "mode": "linear"}),
+    "Resize cubic": (
+        [_holed(1, 2, 12, 11), None, None, np.array([1, 2, 5, 20])],
+        {"antialias": 1, "mode": "cubic", "exclude_outside": 1},
+    ),
+}
+"""Operators whose order of operations is fixed, so that it is the same in both modes."""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", FIXED)
+def test_fixed_orders_give_the_same_bits_in_both_modes(name: str, dtype: str) -> None:
+    inputs, attributes = FIXED[name]
+    inputs = [inputs[0].astype(dtype), *inputs[1:]]
+    if name.startswith("Conv"):
+        inputs = [value.astype(dtype) for value in inputs]
+    proto = model(name.split()[0], inputs, **attributes)
+    feeds = {f"x{i}": value for i, value in enumerate(inputs) if value is not None}
+    results = [
+        onemodel.Session(proto, **options).run(None, feeds)[0]
+        for options in (
+            {"mode": "exact"},
+            {"mode": "fast"},
+            {"mode": "fast", "kernels": "generic"},
+            {"backend": "strict", "mode": "fast"},
+        )
+    ]
+    for result in results[1:]:
+        same_bits(np.where(np.isnan(result), result.dtype.type(np.nan), result), results[0])
