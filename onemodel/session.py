@@ -235,8 +235,8 @@ class Session:
                 ]
             results = self._execute(program, inputs, arrays)
             if self.mode == "exact":
-                one_nan = self._backend.namespace(self.mode).one_nan
-                results = [conversion.moved(value, one_nan) for value in results]
+                xp: Any = self._backend.namespace(self.mode)
+                results = [conversion.moved(value, xp.one_nan) for value in results]
         if names is not None:
             by_name = dict(zip((*outputs, *extra), results, strict=True))
             results = [by_name[name] for name in names]

@@ -207,7 +207,11 @@ def rotary_embedding(
     return xp.reshape(y, X.shape)
 
 
-@operator("CausalConvWithState", since=27)
+@operator(
+    "CausalConvWithState",
+    since=27,
+    factors={"weight": lambda shape, _: ("left", shape[0]) if len(shape) == 3 else None},
+)
 def causal_conv_with_state(input, weight, bias=None, past_state=None, /, *, activation="none", xp):
     """Each channel of (batch, channels, length) with its own filter (channels, 1, k) over itself and what was before.
 

@@ -20,15 +20,15 @@ def _normal(*shape: int) -> Any:
 
 
 def _right(w: Any) -> Any:
-    return XP.prepare(w, "right")
+    return XP.as_factor(w, "right")
 
 
 def _left(w: Any) -> Any:
-    return XP.prepare(w, "left")
+    return XP.as_factor(w, "left")
 
 
 def _filters(groups: int) -> Callable[[Any], Any]:
-    return lambda w: XP.prepare(w, "left", groups)
+    return lambda w: XP.as_factor(w, "left", groups)
 
 
 CASES: dict[str, tuple[str, list[Any], dict[str, Any], int, Callable[[Any], Any]]] = {
@@ -63,6 +63,6 @@ def test_the_same_bits(name: str) -> None:
 def test_the_fast_namespaces_take_weights_as_they_are() -> None:
     w = _normal(6, 4)
     for backend in ("numpy", "strict"):
-        xp = get_backend(backend).namespace("fast")
+        xp: Any = get_backend(backend).namespace("fast")
         value = xp.from_host(w)
-        assert xp.prepare(value, "right") is value
+        assert xp.as_factor(value, "right") is value
