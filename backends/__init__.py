@@ -21,7 +21,12 @@ def get_backend(name: str, device: int | None = None) -> Backend:
     from onemodel.backends.base import Unavailable
 
     if name == "cupy":
-        raise Unavailable("backend 'cupy' is not part of this version yet; backend='numpy' runs on the CPU")
+        from onemodel.backends.cupy_probe import probe
+
+        index = probe(device)
+        from onemodel.backends.cupy_backend import CupyBackend
+
+        return CupyBackend(index)
     if device is not None:
         raise Unavailable(f"backend {name!r} runs on the CPU and has no device {device}; leave device out")
     if name == "numpy":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import cache, partial
 from types import ModuleType
 from typing import Any, NoReturn
@@ -93,10 +94,18 @@ class Backend(ABC):
     """The class of the backend's arrays; every value of a run is one."""
     on_host = False
     """True where the backend's arrays are NumPy arrays, so that nothing ever moves."""
+    waiting: frozenset[str] = frozenset()
+    """The namespace's functions that wait for the device, because what they give depends on values there."""
+    host_operators: frozenset[tuple[str, str]] = frozenset()
+    """Domains and names of operators that would wait so often that they run on the host, with NumPy."""
 
     @abstractmethod
     def namespace(self, mode: str) -> Namespace:
         """The namespace that operators of a session in ``mode`` get as ``xp``; Unavailable where there is none."""
+
+    def generic_namespace(self, mode: str) -> Namespace:
+        """The same without kernels of our own."""
+        return self.namespace(mode)
 
     def kernels(self, mode: str) -> Mapping[tuple[str, str], Kernel]:
         """The native kernels of ``mode``, by operator domain and name."""
@@ -117,6 +126,78 @@ class Backend(ABC):
     def running(self) -> AbstractContextManager[Any]:
         """Entered for the length of each run, in the thread of the run."""
         return nullcontext()
+
+    # What a backend on a device has more to say about
+
+    def holds(self, value_type: str) -> bool:
+        """Whether the backend's arrays can hold values of an ONNX type; NumPy's hold the others."""
+        return True
+
+    def adopt(self, given: Any) -> Array | None:
+        """A caller's array on the backend's device as one of the backend's, not copied; None for one elsewhere."""
+        return None
+
+    def memory_of(self, array: Array) -> Any:
+        """What two arrays have in common where they may share memory."""
+        return id(array)
+
+    def bound(self, call: Callable[..., Any], node: Any) -> Callable[..., Any]:
+        """``call`` of a step, so made that transfers and refusals in it can be told as those of ``node``."""
+        return call
+
+    def pending(self) -> Pending | None:
+        """What this thread's run has put off to check (see ``extension.refuse``); asked inside ``running``."""
+        return None
+
+    def synchronize(self) -> None:  # noqa: B027 - most backends have nothing to wait for
+        """Wait until all work on the device is done."""
+
+    def recording(self) -> AbstractContextManager[list[Transfer]]:
+        """A list that gets each transfer of this thread within a run."""
+        return nullcontext([])
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Something that moved between the host and the device in a run.
+
+    Attributes:
+        direction: ``"to_host"``, for which the host has waited, or ``"to_device"``.
+        what: the function that moved it.
+        bytes: how much.
+        node: the node that needed it.
+    """
+
+    direction: str
+    what: str
+    bytes: int
+    node: Any
+
+
+class Refused(Exception):
+    """Values that a run had put off to check are wrong.
+
+    Attributes:
+        node: the node that refuses them.
+        error: what it would have raised.
+    """
+
+    def __init__(self, node: Any, error: Exception) -> None:
+        super().__init__(f"{node}: {error}")
+        self.node = node
+        self.error = error
+
+
+class Pending(ABC):
+    """Checks that one run has put off."""
+
+    @abstractmethod
+    def done(self) -> bool:
+        """Whether they can be read without waiting."""
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Read them, waiting where need be; Refused where one found something wrong."""
 
 
 class HostBackend(Backend):

@@ -164,11 +164,40 @@ def checked_indices(indices: Array, size: int, /, *, xp: Any) -> Array:
         IndexError: an index is not in [-size, size).
     """
     indices = xp.astype(indices, xp.int64)
-    wrong = (indices < -size) | (indices >= size)
-    if bool(xp.any(wrong)):
-        first = int(xp.reshape(indices, (-1,))[int(xp.argmax(xp.astype(xp.reshape(wrong, (-1,)), xp.int8)))])
-        raise IndexError(f"index {first} is out of range for {size} elements; indices go from {-size} to {size - 1}")
+    text = f"index {{}} is out of range for {size} elements; indices go from {-size} to {size - 1}"
+    xp.refuse((indices < -size) | (indices >= size), IndexError, text, indices)
     return xp.where(indices < 0, indices + size, indices)
+
+
+@extension
+def refuse(wrong: Array, error: type[Exception], text: str, values: Array | None = None, /, *, xp: Any) -> None:
+    """Raise ``error`` where an element of ``wrong`` is true.
+
+    One function, so that a backend whose arrays lie on a device need not wait for it: it may raise later, once the
+    device is waited for anyway. What is computed from wrong values until then must be harmless.
+
+    Args:
+        wrong: booleans.
+        error: class of the error.
+        text: its text; ``{}`` stands for the first wrong one of ``values``.
+        values: an array of wrong's shape.
+    """
+    if xp.item(xp.any(wrong)):
+        if values is not None:
+            first = xp.argmax(xp.astype(xp.reshape(wrong, (-1,)), xp.int8))
+            text = text.format(xp.item(xp.take(xp.reshape(values, (-1,)), xp.reshape(first, (1,)))))
+        raise error(text)
+
+
+@extension
+def item(x: Array, /, *, xp: Any) -> Any:
+    """The only element of ``x`` as a Python number.
+
+    The standard has ``bool()``, ``int()`` and ``float()`` for it. One function, because on a device it waits: a backend
+    can tell where.
+    """
+    x = x[(0,) * x.ndim]
+    return bool(x) if xp.isdtype(x.dtype, "bool") else int(x) if xp.isdtype(x.dtype, "integral") else float(x)
 
 
 @extension
@@ -231,7 +260,7 @@ def scatter(x: Array, rows: Array, updates: Array, reduction: str, /, *, xp: Any
     if reduction == "none":
         return xp.where(xp.expand_dims(count > 0, axis=1), update(xp.where(count > 0, first + count - 1, first)), x)
     turn = 0
-    while bool(xp.any(count > turn)):
+    while xp.item(xp.any(count > turn)):
         x = xp.where(xp.expand_dims(count > turn, axis=1), _REDUCTIONS[reduction](x, update(first + turn), xp), x)
         turn += 1
     return x

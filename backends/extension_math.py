@@ -31,8 +31,7 @@ def trunc_divide(a: Array, b: Array, /, *, xp: Any) -> Array:
 @extension
 def refuse_zero(b: Array, /, *, xp: Any) -> None:
     """Raise ZeroDivisionError where an integer divisor is 0: the standard leaves that open, some libraries die."""
-    if bool(xp.any(b == 0)):
-        raise ZeroDivisionError("integer division by zero: a divisor holds a 0")
+    xp.refuse(b == 0, ZeroDivisionError, "integer division by zero: a divisor holds a 0")
 
 
 @extension

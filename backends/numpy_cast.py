@@ -23,7 +23,7 @@ def _dtype(code: int) -> np.dtype[Any]:
         raise TypeError(f"{code} is not an element type of ONNX; see TensorProto.DataType") from None
 
 
-_SMALL_INTEGERS = {
+SMALL_INTEGERS = {
     np.dtype(ml_dtypes.int2): (-2, 1),
     np.dtype(ml_dtypes.int4): (-8, 7),
     np.dtype(ml_dtypes.uint2): (0, 3),
@@ -67,7 +67,7 @@ def convert(x: Array, code: int, /, *, saturate: bool | str = True, round_mode: 
         return _written(x)
     if target.kind == "b":
         return np.asarray(x != 0)
-    if target in _SMALL_INTEGERS:
+    if target in SMALL_INTEGERS:
         return _small_integers(x, target)
     if target.kind in "iu":
         return _integers(x, target) if x.dtype.kind == "f" else x.astype(target)
@@ -94,7 +94,7 @@ def convert_exact(x: Array, code: int, /, *, saturate: bool | str = True, round_
 
 def _native(x: Array) -> Array:
     """The same in a type of NumPy's own that holds all its values."""
-    if x.dtype in _SMALL_INTEGERS:
+    if x.dtype in SMALL_INTEGERS:
         return x.astype(np.int8)
     return x if x.dtype.kind in "biu" or x.dtype in _FLOATS else x.astype(np.float32)
 
@@ -116,7 +116,7 @@ def _integers(x: Array, target: np.dtype[Any]) -> Array:
 
 def _small_integers(x: Array, target: np.dtype[Any]) -> Array:
     """Integers of 2 and 4 bits: truncated, then the higher bits dropped; infinities go to the ends, NaN to 0."""
-    low, high = _SMALL_INTEGERS[target]
+    low, high = SMALL_INTEGERS[target]
     span = high - low + 1
     if x.dtype.kind == "f":
         infinite = np.isinf(x)
@@ -197,7 +197,7 @@ def _parsed(x: Array, target: np.dtype[Any], code: int, saturate: bool | str, ro
         low, high = _LIMITS[target]
         whole = [min(max(_whole(text), low), high) for text in texts]
         return np.array(whole, target).reshape(x.shape)
-    if target in _SMALL_INTEGERS:
+    if target in SMALL_INTEGERS:
         return convert(convert(x, 7), code)
     odd = target != np.float64
     numbers = np.array([_number(text, odd=odd) for text in texts], np.float64).reshape(x.shape)

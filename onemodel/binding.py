@@ -10,7 +10,7 @@ from onemodel import attributes as attribute_values
 from onemodel import types as value_types
 from onemodel.backends.base import Backend, Namespace
 from onemodel.drawing import Once, key_source
-from onemodel.frames import Frame, Node
+from onemodel.frames import Frame, Node, Value
 from onemodel.ops.registry import Operator
 from onemodel.placement import Placement, Slots, freeing, live, transfer_step
 from onemodel.program import NOTHING, Body, Program, Step
@@ -41,7 +41,7 @@ class Binder:
         self.backend = backend
         self.host = host
         self.mode = mode
-        self.xp = backend.namespace(mode)
+        self.xp = backend.namespace(mode) if native else backend.generic_namespace(mode)
         self.host_xp = host.namespace(mode)
         self.kernels = backend.kernels(mode) if native else {}
         self.seed = seed
@@ -90,8 +90,10 @@ class Binder:
         """A step with subgraphs takes, after its own inputs, what they capture."""
         parts = []
         for name, body in step.bodies.items():
-            wanted = {int(key.partition(":")[2]) for key in step.entry.host if key.startswith(f"{name}:")}
-            parts.append((name, self.finish(body.frame, wanted), len(body.frame.captures), body))
+            keys = [key.split(":")[1:] for key in step.entry.host if key.startswith(f"{name}:")]
+            wanted = {int(key[0]) for key in keys if len(key) == 1}
+            given = [body.frame.inputs[int(key[1])] for key in keys if len(key) == 2]
+            parts.append((name, self.finish(body.frame, wanted, fed=given), len(body.frame.captures), body))
         count = len(step.inputs)
 
         def run(*values: Any) -> Any:
@@ -119,21 +121,30 @@ class Binder:
 
     # From frames to programs
 
-    def finish(self, frame: Frame, host_outputs: Collection[int] = (), *, fed: bool = False) -> Program:
+    def finish(
+        self, frame: Frame, host_outputs: Collection[int] = (), *, fed: Collection[Value] = (), main: bool = False
+    ) -> Program:
         """Bind and place the steps of a frame, and free each slot after its last use.
 
         Args:
             frame: the graph body.
             host_outputs: positions of outputs that are read on the host.
-            fed: the inputs are the run's feeds, which the host has too.
+            fed: inputs that the host has too: the run's feeds, or what an operator gives its subgraph so.
+            main: the frame is the main graph.
         """
         nodes = live(frame)
-        placement = Placement(frame, nodes, host_outputs, fed=fed, everywhere=self.backend.on_host)
-        slots = Slots(self.backend)
-        steps: list[Step] = []
         backend = self.backend
+        placement = Placement(frame, nodes, host_outputs, fed=fed, main=main, backend=backend)
+        slots = Slots(backend)
+        steps: list[Step] = []
+
+        def transfer(name: str, value: Value) -> Step:
+            ends = slots.device(value), slots.host(value)
+            source, target = ends if name == "to_host" else ends[::-1]
+            return transfer_step(name, backend, source, target, placement.reader(value))
+
         steps += [
-            transfer_step(backend.to_host, slots.device(value), slots.host(value), "to_host")
+            transfer("to_host", value)
             for value in (*frame.inputs, *(inner for _, inner in frame.captures))
             if value in placement.to_host and value not in placement.fed
         ]
@@ -148,16 +159,17 @@ class Binder:
             inputs += [slots.device(value) for value in node.captured]
             made = tuple(None if value is None else slots.of(value, at_host) for value in node.outputs)
             output = made[0] if len(made) == 1 and made[0] is not None else made
-            steps.append((call, tuple(inputs), output, (), node.info))
+            steps.append((backend.bound(call, node.info), tuple(inputs), output, (), node.info))
             for value in node.outputs:
                 if value is None:
                     continue
                 if at_host and value in placement.to_device:
-                    steps.append(transfer_step(backend.from_host, slots.host(value), slots.device(value), "to_device"))
+                    steps.append(transfer("to_device", value))
                 if not at_host and value in placement.to_host:
-                    steps.append(transfer_step(backend.to_host, slots.device(value), slots.host(value), "to_host"))
+                    steps.append(transfer("to_host", value))
         outputs = tuple(
-            NOTHING if value is None else slots.of(value, i in host_outputs) for i, value in enumerate(frame.outputs)
+            NOTHING if value is None else slots.of(value, i in host_outputs or value in placement.stays)
+            for i, value in enumerate(frame.outputs)
         )
         return Program(
             backend,
@@ -165,7 +177,10 @@ class Binder:
             freeing(steps, {*outputs, *slots.constant, NOTHING}),
             tuple(value.name for value in frame.inputs),
             tuple(slots.known(value, False) for value in frame.inputs),
-            tuple(slots.known(value, True) if not backend.on_host else None for value in frame.inputs),
+            tuple(
+                slots.known(value, True) if value in placement.fed and not backend.on_host else None
+                for value in frame.inputs
+            ),
             tuple(slots.device(inner) for _, inner in frame.captures),
             outputs,
         )

@@ -48,8 +48,8 @@ class SessionConfig:
     """How a session computes.
 
     Attributes:
-        backend: ``"numpy"`` (CPU) or ``"strict"``, which runs on array-api-strict to prove that an operator keeps to
-            the Array API standard. ``"cupy"`` (NVIDIA GPU) is not part of this version yet.
+        backend: ``"numpy"`` (CPU), ``"cupy"`` (NVIDIA GPU), or ``"strict"``, which runs on array-api-strict to prove
+            that an operator keeps to the Array API standard.
         mode: ``"exact"`` (correctly rounded, the same bits everywhere) or ``"fast"`` (the library's own kernels).
             ``None`` takes the backend's default: exact on NumPy, fast elsewhere.
         device: index of the GPU; ``None`` takes the current one. The CPU backends have only device ``None``.

@@ -21,34 +21,41 @@ def moved(value: Any, move: Callable[[Any], Any]) -> Any:
     return value if value is None or isinstance(value, dict) else move(value)
 
 
-def feed(what: str, declared: str | None, shape: Shape, given: Any) -> Any:
-    """One feed as NumPy arrays, checked against what the model declares.
+def _nowhere(given: Any) -> None:
+    """A backend without a device has no arrays there."""
+
+
+def feed(what: str, declared: str | None, shape: Shape, given: Any, adopt: Callable[[Any], Any] = _nowhere) -> Any:
+    """One feed as NumPy arrays, or as arrays on the backend's device, checked against what the model declares.
 
     Args:
         what: the input's name, for errors.
         declared: its ONNX type, None where the model declares none.
         shape: its shape, None where the model declares none.
         given: what the caller feeds.
+        adopt: see ``Backend.adopt``.
 
     Raises:
         InputError: it does not fit.
     """
     kind = (declared or "").partition("(")[0]
     if kind == "optional":
-        return None if given is None else feed(what, types.inner(declared or ""), shape, given)
+        return None if given is None else feed(what, types.inner(declared or ""), shape, given, adopt)
     if kind == "seq":
         if not isinstance(given, (list, tuple)):
             raise InputError(f"{what} expects {declared}, a list; got {what_is(given)}")
         item = types.inner(declared or "")
-        return [feed(f"{what}[{i}]", item, None, value) for i, value in enumerate(given)]
+        return [feed(f"{what}[{i}]", item, None, value, adopt) for i, value in enumerate(given)]
     if kind == "map":
         if not isinstance(given, Mapping):
             raise InputError(f"{what} expects {declared}, a dict; got {what_is(given)}")
         return _mapping(what, declared or "", given)
-    array = _to_numpy(what, declared, given)
+    array = adopt(given)
+    if array is None:
+        array = _to_numpy(what, declared, given)
     if declared is not None:
         expected = types.dtype_of(declared)
-        if expected.kind == "O":
+        if expected.kind == "O" and isinstance(array, np.ndarray):
             array = _strings(what, array)
         elif array.dtype.newbyteorder("=") == expected:
             array = array.astype(expected, copy=False)
@@ -141,9 +148,9 @@ def library_of(values: Iterable[Any]) -> Any:
     return array_api_compat.array_namespace(foreign[0]) if foreign else None
 
 
-def to_library(array: np.ndarray[Any, Any], library: Any) -> Any:
-    """A NumPy array as one of ``library``; it stays NumPy's where the library lacks its dtype."""
+def to_library(array: Any, library: Any) -> Any:
+    """A backend's array as one of ``library``, not copied where they can share it; itself without such a dtype."""
     try:
-        return library.from_dlpack(np.ascontiguousarray(array))
+        return library.from_dlpack(np.ascontiguousarray(array) if isinstance(array, np.ndarray) else array)
     except (BufferError, TypeError, ValueError, RuntimeError):
         return array

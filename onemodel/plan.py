@@ -153,7 +153,7 @@ class _Builder:
     def program(self, extra: Sequence[str]) -> Program:
         """The program that returns the graph's outputs, and then the values named ``extra``."""
         outputs = self.frame.outputs + [self.scope.find(name) for name in extra]
-        return self.binder.finish(replace(self.frame, outputs=outputs), fed=True)
+        return self.binder.finish(replace(self.frame, outputs=outputs), fed=self.frame.inputs, main=True)
 
     # Graphs and nodes
 

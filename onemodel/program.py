@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from onemodel.backends.base import Backend
 from onemodel.errors import ExecutionError, OneModelError
 
@@ -71,9 +73,16 @@ class Program:
     outputs: tuple[int, ...]
 
     def run(self, inputs: Sequence[Any], captured: Sequence[Any] = ()) -> list[Any]:
-        """The outputs for backend arrays ``inputs``. All state is local: any number of threads may run it at once."""
+        """The outputs for ``inputs``: arrays of the backend or, where ``host_inputs`` has a slot, NumPy's.
+
+        All state is local: any number of threads may run it at once.
+        """
         slots = self.template.copy()
         for slot, value in zip(self.inputs, inputs, strict=True):
+            if slot is not None:
+                moves = value.__class__ is np.ndarray and not self.backend.on_host
+                slots[slot] = self.backend.from_host(value) if moves else value
+        for slot, value in zip(self.host_inputs, inputs, strict=True):
             if slot is not None:
                 slots[slot] = value
         for slot, value in zip(self.captures, captured, strict=True):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -13,10 +13,11 @@ import numpy as np
 
 from onemodel import conversion, loader, threads, types
 from onemodel.backends import get_backend
-from onemodel.backends.base import Unavailable
+from onemodel.backends.base import Pending, Refused, Unavailable
 from onemodel.config import SessionConfig
-from onemodel.errors import BackendError, InputError, LimitError
+from onemodel.errors import BackendError, ExecutionError, InputError, LimitError
 from onemodel.plan import Planner
+from onemodel.profile import NodeTime, Profile, timed
 from onemodel.program import Program
 
 _MOST_PROGRAMS = 64
@@ -104,6 +105,7 @@ class Session:
             )
             self._lock = threading.Lock()
             self._programs: OrderedDict[tuple[frozenset[str], tuple[str, ...]], Program] = OrderedDict()
+            self._checks: deque[Pending] = deque()
             self._program(frozenset(), ())
         except Unavailable as error:
             raise BackendError(str(error)) from error
@@ -209,7 +211,23 @@ class Session:
         names = tuple(output.name for output in self.get_outputs())
         return dict(zip(names, self._run(None, feeds), strict=True))
 
-    def _run(self, names: tuple[str, ...] | None, feeds: Mapping[str, Any]) -> list[Any]:
+    def profile(self, feeds: Mapping[str, Any]) -> Profile:
+        """Run the model once on ``feeds``, and tell how long each node took and what moved to and from the device.
+
+        Raises:
+            InputError, ExecutionError: as ``run``.
+        """
+        times: list[NodeTime] = []
+        with self._backend.recording() as transfers:
+            self._run(None, feeds, lambda program: timed(program, self._backend, times))
+        return Profile(times, [transfer for transfer in transfers if transfer.node is not None])
+
+    def _run(
+        self,
+        names: tuple[str, ...] | None,
+        feeds: Mapping[str, Any],
+        wrap: Callable[[Program], Program] = lambda program: program,
+    ) -> list[Any]:
         if not isinstance(feeds, Mapping):
             raise InputError(f"feeds is a {type(feeds).__name__}; it must be a mapping of input names to arrays")
         self._check_names(feeds)
@@ -220,27 +238,56 @@ class Session:
             raise InputError(
                 f"the main graph has no value {', '.join(map(repr, strange))}; its outputs are {_names(outputs)}"
             )
-        program = self._program(fed, extra)
+        program = wrap(self._program(fed, extra))
         declared = self._inputs | self._overridable if fed else self._inputs
         arrays = [
-            conversion.feed(f"input {name!r}", declared[name].type, declared[name].shape, feeds[name])
+            conversion.feed(
+                f"input {name!r}", declared[name].type, declared[name].shape, feeds[name], self._backend.adopt
+            )
             for name in program.names
         ]
+        self._settle_earlier(wait=False)
         with self._backend.running(), threads.limited(self.config.threads):
-            inputs = arrays
-            if not self._backend.on_host:
-                inputs = [
-                    None if slot is None else conversion.moved(array, self._backend.from_host)
-                    for array, slot in zip(arrays, program.inputs, strict=True)
-                ]
-            results = self._execute(program, inputs, arrays)
+            results = self._execute(program, *self._placed(program, arrays))
             if self.mode == "exact":
                 xp: Any = self._backend.namespace(self.mode)
                 results = [conversion.moved(value, xp.one_nan) for value in results]
+            checks = self._backend.pending()
         if names is not None:
             by_name = dict(zip((*outputs, *extra), results, strict=True))
             results = [by_name[name] for name in names]
-        return self._exported(results, arrays, feeds)
+        return self._exported(results, arrays, feeds, checks)
+
+    def synchronize(self) -> None:
+        """Wait until all work on the device is done.
+
+        Raises:
+            ExecutionError: a run whose outputs stayed on the device had got an index out of range, or the like.
+        """
+        self._backend.synchronize()
+        self._settle_earlier(wait=True)
+
+    def _placed(self, program: Program, arrays: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        """The feeds as the program's steps read them, on the device and on the host."""
+        backend = self._backend
+        if backend.on_host:
+            return arrays, arrays
+
+        def upload(array: Any) -> Any:
+            return backend.from_host(array) if isinstance(array, np.ndarray) else array
+
+        there = zip(arrays, program.inputs, strict=True)
+        here = zip(program.names, arrays, program.host_inputs, strict=True)
+        return [None if slot is None else conversion.moved(array, upload) for array, slot in there], [
+            None if slot is None else backend.bound(conversion.moved, f"input {name!r}")(array, backend.to_host)
+            for name, array, slot in here
+        ]
+
+    def _settle_earlier(self, *, wait: bool) -> None:
+        """Read what runs have put off whose outputs stayed on the device: all, or what need not be waited for."""
+        with self._lock:
+            while self._checks and (wait or self._checks[0].done()):
+                _settle(self._checks.popleft())
 
     def _execute(self, program: Program, inputs: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
         slots = program.template.copy()
@@ -281,10 +328,19 @@ class Session:
                 f"no feed for the input {', '.join(map(repr, missing))}; the inputs are {_names(self._inputs)}"
             )
 
-    def _exported(self, results: Sequence[Any], arrays: Sequence[Any], feeds: Mapping[str, Any]) -> list[Any]:
+    def _exported(
+        self, results: Sequence[Any], arrays: Sequence[Any], feeds: Mapping[str, Any], checks: Pending | None
+    ) -> list[Any]:
         """The results as the caller gets them: no views of constants, feeds or one another."""
-        if self.config.outputs == "backend" and not self._backend.on_host:
-            return list(results)
+        if not self._backend.on_host:
+            library = None
+            adopted = any(isinstance(array, self._backend.array_type) for array in arrays)
+            if self.config.outputs == "feeds" and adopted:
+                library = conversion.library_of(feeds.values())
+            if library is not None or self.config.outputs == "backend":
+                if checks is not None:
+                    self._checks.append(checks)
+                return self._exported_on_device(results, arrays, library)
         owners = {id(_owner(array)) for array in arrays if isinstance(array, np.ndarray)}
         exported = []
         for result in results:
@@ -296,12 +352,46 @@ class Session:
             elif isinstance(array, list):
                 array = [item.copy() if isinstance(item, np.ndarray) else item for item in array]
             exported.append(array)
+        if checks is not None:
+            _settle(checks)
         if self.config.outputs == "feeds":
             library = conversion.library_of(feeds.values())
             if library is not None:
                 back = partial(conversion.to_library, library=library)
                 return [conversion.moved(array, back) for array in exported]
         return exported
+
+    def _exported_on_device(self, results: Sequence[Any], arrays: Sequence[Any], library: Any) -> list[Any]:
+        """The same for outputs that stay on the device, as arrays of ``library`` or else the backend's own."""
+        backend = self._backend
+        kept = self._constant_memory | {backend.memory_of(a) for a in arrays if isinstance(a, backend.array_type)}
+
+        def own(array: Any) -> Any:
+            if isinstance(array, np.ndarray):
+                array = backend.from_host(array)
+            if isinstance(array, np.ndarray):
+                return array.copy()
+            if backend.memory_of(array) in kept:
+                array = array.copy()
+            kept.add(backend.memory_of(array))
+            return array
+
+        with backend.running():
+            exported = [conversion.moved(result, own) for result in results]
+        if library is None or library.__name__.partition(".")[2] == backend.name:
+            return exported
+        return [conversion.moved(array, partial(conversion.to_library, library=library)) for array in exported]
+
+    @property
+    def _constant_memory(self) -> set[Any]:
+        """What tells arrays that may share memory with the session's constants."""
+        programs = tuple(self._programs.values())
+        return {
+            self._backend.memory_of(value)
+            for program in programs
+            for value in program.template
+            if isinstance(value, self._backend.array_type)
+        }
 
 
 def _restore(
@@ -315,6 +405,14 @@ def _owner(array: Any) -> Any:
     while getattr(array, "base", None) is not None:
         array = array.base
     return array
+
+
+def _settle(checks: Pending) -> None:
+    try:
+        checks.settle()
+    except Refused as refused:
+        error = refused.error
+        raise ExecutionError(f"{refused.node} failed: {type(error).__name__}: {error}") from error
 
 
 def _node_arg(value: Any) -> NodeArg:

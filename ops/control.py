@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from onemodel.ops.axes import integers, one_axis
 from onemodel.ops.element import code_of
 from onemodel.ops.registry import operator
@@ -49,7 +51,7 @@ def _truth(cond):
 @operator(
     "Loop",
     since=1,
-    host=("M", "cond", "body:0"),
+    host=("M", "cond", "body:0", "body:in:0", "body:in:1"),
     widen=False,
     bodies={"body": lambda types, attributes: ["tensor(int64)", "tensor(bool)", *types[2:]]},
     types=lambda types, attributes: [
@@ -68,7 +70,7 @@ def loop(M=None, cond=None, /, *v_initial, body, wanted, xp):
     going = cond is None or _truth(cond)
     done = 0
     while going and (trips is None or done < trips):
-        result = body(xp.asarray(done, dtype=xp.int64), xp.asarray(going, dtype=xp.bool), *state)
+        result = body(np.asarray(done, dtype=np.int64), np.asarray(going), *state)
         state = result[1 : 1 + len(state)]
         for values, value in zip(scanned, result[1 + len(state) :], strict=True):
             values.append(value)

@@ -22,8 +22,8 @@ def negative_log_likelihood(input, target, weight=None, /, *, ignore_index=None,
     if ignore_index is not None:
         ignored = classes == ignore_index
         classes = xp.where(ignored, xp.constant(0, classes), classes)
-    if bool(xp.any((classes < 0) | (classes >= input.shape[1]))):
-        raise IndexError(f"a class is not in [0, {input.shape[1]}), and is not to be ignored")
+    text = f"class {{}} is not in [0, {input.shape[1]}), and is not to be ignored"
+    xp.refuse((classes < 0) | (classes >= input.shape[1]), IndexError, text, classes)
     loss = -xp.squeeze(xp.take_along_axis(input, xp.expand_dims(classes, axis=1), axis=1), axis=1)
     if weight is not None:
         if weight.shape != (input.shape[1],):

@@ -293,8 +293,8 @@ def one_hot_encoder(x, /, *, cats_int64s=None, cats_strings=None, zeros=1, once,
     categories = cats_int64s or cats_strings
     x = x if is_text(x) else xp.convert(x, 7)
     places = _looked_up(x, categories, tuple(range(len(categories))), len(categories), once, xp)
-    if not zeros and bool(xp.any(places == len(categories))):
-        raise ValueError("X holds an element of no category, and zeros is 0")
+    if not zeros:
+        xp.refuse(places == len(categories), ValueError, "X holds an element of no category, and zeros is 0")
     hot = xp.expand_dims(places, axis=places.ndim) == xp.arange(len(categories), dtype=xp.int64)
     return xp.astype(hot, xp.float32)
 

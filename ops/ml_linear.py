@@ -256,7 +256,7 @@ def _coupled(pairwise, classes, xp):
         product = xp.sum(coupling * xp.expand_dims(result, axis=1), axis=2)
         energy = xp.sum(result * product, axis=1, keepdims=True)
         going = xp.any(xp.abs(product - energy) >= xp.constant(0.005 / classes, result), axis=1, keepdims=True)
-        if not bool(xp.any(going)):
+        if not xp.item(xp.any(going)):
             break
         better = result
         for t in range(classes):

@@ -181,11 +181,11 @@ def max_unpool(x, indices, output_shape=None, /, *, kernel_shape, pads=None, str
     places = places[tuple(slice(0, min(both)) for both in zip(shape, given, strict=True))]
     places = xp.pad(places, [(0, max(size - new, 0)) for size, new in zip(shape, given, strict=True)], -1)
     index = xp.reshape(indices, (-1,))
-    if bool(xp.any((index < 0) | (index >= math.prod(shape)))):
-        raise IndexError(f"an index is not one of the {math.prod(shape)} of the implied shape {shape}")
+    text = f"index {{}} is not one of the {math.prod(shape)} of the implied shape {shape}"
+    xp.refuse((index < 0) | (index >= math.prod(shape)), IndexError, text, index)
     rows = xp.take(xp.reshape(places, (-1,)), index)
-    if bool(xp.any(rows < 0)):
-        raise IndexError(f"an index of the implied shape {shape} lies outside of output_shape {given}")
+    text = f"index {{}} of the implied shape {shape} lies outside of output_shape {given}"
+    xp.refuse(rows < 0, IndexError, text, index)
     nothing = xp.zeros((math.prod(given), 1), dtype=x.dtype)
     return xp.reshape(xp.scatter(nothing, rows, xp.reshape(x, (-1, 1)), "none"), tuple(given))
 

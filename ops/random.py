@@ -68,8 +68,7 @@ def multinomial(input, /, *, dtype=6, sample_size=1, seed=None, rng, xp):
     weights = xp.exp(rows - xp.max(rows, axis=1, keepdims=True))
     sums = xp.cumulative_sum(weights, axis=1)
     total = sums[:, -1]
-    if bool(xp.any(~(total > 0))):
-        raise ValueError("a row holds NaN, or no class that is possible")
+    xp.refuse(~(total > 0), ValueError, "a row holds NaN, or no class that is possible")
     targets = draws * xp.expand_dims(total, axis=1)
     picked = []
     for row in range(batch):

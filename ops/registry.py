@@ -99,7 +99,8 @@ def operator(
             ``since`` that is not above the model's opset.
         domain: the operator's domain; ``""`` is ai.onnx.
         host: inputs that are read as numbers (shapes, axes, counts ...). They arrive as NumPy arrays on the host.
-            ``"body:0"`` names an output of the subgraph ``body`` in the same way.
+            ``"body:0"`` names an output of the subgraph ``body`` in the same way, and ``"body:in:0"`` an input of it
+            that the function gives as a NumPy array.
         metadata: the function reads only its inputs' shapes and dtypes, never a value.
         elementwise: element i of every output depends on the inputs' elements i alone.
         widen: ``False`` takes float16 and bfloat16 inputs as they are; else they arrive as float32, and outputs of a

@@ -22,7 +22,7 @@ def sequence_empty(*, dtype=None, xp):
     return []
 
 
-@operator("SequenceLength", since=11, widen=False)
+@operator("SequenceLength", since=11, metadata=True, widen=False)
 def sequence_length(input_sequence, /, *, xp):
     """How many items there are, a 0-d int64."""
     return xp.asarray(len(input_sequence), dtype=xp.int64)
@@ -99,13 +99,13 @@ def optional(input=None, /, *, type=None, xp):
     return input
 
 
-@operator("OptionalHasElement", since=18, widen=False)
+@operator("OptionalHasElement", since=18, metadata=True, widen=False)
 def optional_has_element(input=None, /, *, xp):
     """Whether there is a value, a 0-d boolean."""
     return xp.asarray(input is not None, dtype=xp.bool)
 
 
-@operator("OptionalHasElement", since=15, widen=False)
+@operator("OptionalHasElement", since=15, metadata=True, widen=False)
 def optional_has_element_before_18(input, /, *, xp):
     """Before opset 18 the input is an optional."""
     return optional_has_element(input, xp=xp)

@@ -387,7 +387,7 @@ def _suppressed(boxes, scores, most, limit, least, center_point_box, xp):
     sides = _sides(xp.take(boxes, order, axis=0), center_point_box, xp)
     found = []
     while order.shape[0] and len(found) < most:
-        found.append(int(order[0]))
+        found.append(xp.item(order[0]))
         best, others = sides[:, :1], sides[:, 1:]
         overlap = _smaller(best[2:4, :], others[2:4, :], xp) - _larger(best[:2, :], others[:2, :], xp)
         height, width = overlap[0, :], overlap[1, :]
@@ -396,7 +396,7 @@ def _suppressed(boxes, scores, most, limit, least, center_point_box, xp):
         real = (height > 0) & (width > 0) & (best[4, :] > 0) & (others[4, :] > 0) & (union > 0)
         gone = real & (common / union > limit)
         order, sides = order[1:], others
-        if bool(xp.any(gone)):
+        if xp.item(xp.any(gone)):
             kept = xp.nonzero(~gone)[0]
             order, sides = xp.take(order, kept), xp.take(sides, kept, axis=1)
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ NAMESPACES: Mapping[str, Mapping[str, Any]] = {
     "numpy-fast": {"backend": "numpy", "mode": "fast"},
     "numpy-exact": {"backend": "numpy", "mode": "exact"},
     "strict-fast": {"backend": "strict", "mode": "fast"},
+    "cupy-fast": {"backend": "cupy", "mode": "fast"},
 }
 """Namespace to the options of ``onemodel.onnx_backend.make_backend``."""
 PEERS = ("onnx-reference", "onnxruntime")
@@ -60,6 +62,15 @@ def namespaces_with_manifest() -> list[str]:
     return [namespace for namespace in NAMESPACES if manifest_path(namespace).exists()]
 
 
+def environment(namespace: str) -> AbstractContextManager[Any]:
+    """What a namespace runs in: CuPy's on a stand-in over NumPy, which needs no GPU."""
+    if NAMESPACES.get(namespace, {}).get("backend") != "cupy":
+        return nullcontext()
+    from tests.gpu.stand_in import installed
+
+    return installed()
+
+
 def preparer(namespace: str, **options: Any) -> Prepare:
     """What makes a case's model ready to run in a namespace, or in a peer.
 
@@ -77,9 +88,10 @@ def preparer(namespace: str, **options: Any) -> Prepare:
     from onemodel.onnx_backend import make_backend
 
     backend = make_backend(**{**NAMESPACES[namespace], **options})
+    device = "CUDA" if NAMESPACES[namespace]["backend"] == "cupy" else "CPU"
 
     def prepare(model: onnx.ModelProto) -> Run:
-        prepared = backend.prepare(model)
+        prepared = backend.prepare(model, device)
         return lambda feeds: list(prepared.run(feeds))
 
     return prepare

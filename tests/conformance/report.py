@@ -73,6 +73,7 @@ NAMESPACE_NOTES = {
     "numpy-fast": "NumPy in fast mode",
     "numpy-exact": "NumPy in exact mode",
     "strict-fast": "array-api-strict in fast mode, which has nothing but the Array API standard",
+    "cupy-fast": "CuPy in fast mode, on a stand-in for CuPy over NumPy (`tests/gpu`), not on a GPU",
 }
 
 OPERATORS = """\

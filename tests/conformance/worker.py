@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from tests.conformance.cases import load_cases
+from tests.conformance.cases import Case, load_cases
 from tests.conformance.check import CaseFailure, check
-from tests.conformance.manifest import preparer
+from tests.conformance.manifest import Prepare, environment, preparer
 
 Serve = Callable[[Connection, str, Mapping[str, Any]], None]
 _THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -150,7 +150,11 @@ def serve_cases(connection: Connection, namespace: str, options: Mapping[str, An
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
     cases = load_cases(cached=True)
-    prepare = preparer(namespace, **options)
+    with environment(namespace):
+        _serve(connection, cases, preparer(namespace, **options))
+
+
+def _serve(connection: Connection, cases: Mapping[str, Case], prepare: Prepare) -> None:
     connection.send(None)
     while True:
         try:

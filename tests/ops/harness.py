@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 from unittest import mock
 
@@ -18,12 +19,14 @@ from onemodel.backends import get_backend, strict_backend
 from onemodel.backends.base import Namespace
 from onemodel.backends.numpy_backend import NumpyBackend
 from onemodel.ops import registry
+from tests.gpu.stand_in import installed
 
 LATEST = onnx.defs.onnx_opset_version()
 PATHS: Mapping[str, Mapping[str, Any]] = {
     "numpy fast": {"mode": "fast"},
     "numpy fast, generic kernels": {"mode": "fast", "kernels": "generic"},
     "array-api-strict": {"backend": "strict", "mode": "fast"},
+    "cupy on its stand-in": {"backend": "cupy", "mode": "fast"},
     "numpy exact": {"mode": "exact"},
 }
 
@@ -95,7 +98,8 @@ def run_model(proto: onnx.ModelProto, *inputs: Any, rtol: float = 1e-5, atol: fl
             continue
         if path == "numpy exact" and exact_refuses(proto):
             continue
-        results[path] = onemodel.Session(proto, **options).run(None, feeds)
+        with installed() if options.get("backend") == "cupy" else nullcontext():
+            results[path] = onemodel.Session(proto, **options).run(None, feeds)
         expected = results["numpy fast"]
         assert len(results[path]) == len(expected)
         for got, want in zip(results[path], expected, strict=True):

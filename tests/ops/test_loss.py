@@ -100,7 +100,7 @@ def test_refused(op: str) -> None:
     for wrong in (5, -1):
         bad = target.copy()
         bad[0, 0] = wrong
-        refused("a class is not in [0, 5)", op, x, bad)
+        refused("is not in [0, 5)", op, x, bad)
     refused("does not give one class for each sample", op, x, target[:, :2])
     refused("must be one number for each of 5 classes", op, x, target, weight[:3])
     refused("must be none, sum or mean", op, x, target, reduction="most")

@@ -1,0 +1,117 @@
+"""CuPy on an NVIDIA GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import array_api_compat.cupy as library
+import cupy
+import numpy as np
+
+from onemodel.backends import cupy_convert, cupy_fast, cupy_run
+from onemodel.backends.base import (
+    Array,
+    Backend,
+    Kernel,
+    Namespace,
+    NamespaceCache,
+    Pending,
+    Transfer,
+    Unavailable,
+    build_namespace,
+)
+from onemodel.backends.cupy_narrow import NarrowArray
+
+_CUDA = (2, 13)
+"""DLPack's kDLCUDA and kDLCUDAManaged."""
+
+
+class CupyBackend(Backend):
+    """CuPy's arrays on one GPU, fast by default.
+
+    Work goes to the caller's current stream, and nothing waits for it but what brings values to the host.
+
+    Args:
+        device: the GPU's index; None is the one that is current when a session is made or run.
+    """
+
+    name = "cupy"
+    default_mode = "fast"
+    array_type = cupy.ndarray
+    waiting = cupy_fast.WAITING
+    host_operators = frozenset({("", "NonMaxSuppression")})
+
+    def __init__(self, device: int | None = None) -> None:
+        self._device = device
+        self._namespaces = NamespaceCache(
+            fast=lambda: build_namespace("cupy fast", library, cupy_fast.MEMBERS), exact=_refuse_exact
+        )
+
+    def namespace(self, mode: str) -> Namespace:
+        return self._namespaces(mode)
+
+    def kernels(self, mode: str) -> Mapping[tuple[str, str], Kernel]:
+        return {}
+
+    def from_host(self, array: np.ndarray[Any, Any]) -> Array:
+        with self._on_device():
+            return cupy_convert.from_host(array)
+
+    def to_host(self, array: Array) -> np.ndarray[Any, Any]:
+        with self._on_device():
+            return cupy_convert.fetch(array)
+
+    def normalise(self, value: Any) -> Any:
+        if value is None or isinstance(value, (cupy.ndarray, NarrowArray, np.ndarray, dict)):
+            return value
+        if isinstance(value, list):
+            return [self.normalise(item) for item in value]
+        return np.asarray(value) if isinstance(value, np.generic) else cupy.asarray(value)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        with self._on_device(), cupy_run.running(), np.errstate(all="ignore"):
+            yield
+
+    def holds(self, value_type: str) -> bool:
+        return "string" not in value_type and "map(" not in value_type
+
+    def adopt(self, given: Any) -> Array | None:
+        if isinstance(given, cupy.ndarray):
+            array = given
+        elif hasattr(given, "__dlpack_device__") and given.__dlpack_device__()[0] in _CUDA:
+            array = cupy.from_dlpack(given)
+        else:
+            return None
+        with self._on_device():
+            # A copy goes to the current device.
+            return array if array.device == cupy.cuda.Device() else array.copy()
+
+    def memory_of(self, array: Array) -> Any:
+        return id(array) if isinstance(array, np.ndarray) else id(array.data.mem)
+
+    def bound(self, call: Callable[..., Any], node: Any) -> Callable[..., Any]:
+        return cupy_run.bound(call, node)
+
+    def pending(self) -> Pending | None:
+        return cupy_run.pending()
+
+    def synchronize(self) -> None:
+        with self._on_device():
+            cupy.cuda.get_current_stream().synchronize()
+
+    def recording(self) -> AbstractContextManager[list[Transfer]]:
+        return cupy_run.recording()
+
+    def _on_device(self) -> Any:
+        return cupy.cuda.Device(self._device)
+
+
+def _refuse_exact() -> Namespace:
+    raise Unavailable(
+        "exact mode on backend 'cupy' is not part of this version: CuPy compiles its kernels so that subnormal float32 "
+        "numbers become 0, and exact kernels of OneModel's own are not there yet. backend='numpy' computes exactly, "
+        "mode='fast' computes on the GPU"
+    )

@@ -1,0 +1,117 @@
+"""Matrix products of float16 and bfloat16 by cuBLAS, added up in float32.
+
+CuPy 14 multiplies stacks of float16 matrices in float32, and has no product of stacks of bfloat16.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import array_api_compat.cupy as namespace
+import cupy
+import numpy as np
+
+from onemodel.backends.base import Array
+from onemodel.backends.cupy_narrow import BFLOAT16
+
+_matmul: Callable[..., Array] = vars(namespace)["matmul"]
+
+_TYPES = {np.dtype(np.float16): 2, BFLOAT16: 14}
+"""cudaDataType_t: CUDA_R_16F and CUDA_R_16BF."""
+_COMPUTE_32F = 68
+_DEFAULT = -1
+_ONE, _ZERO = np.array(1, np.float32), np.array(0, np.float32)
+
+
+@cache
+def _cublas() -> ModuleType:
+    """CuPy 14 has cuBLAS's functions here alone."""
+    import importlib
+
+    return importlib.import_module("cupy_backends.cuda.libs.cublas")
+
+
+def matmul(a: Array, b: Array, /) -> Array:
+    """The standard's ``matmul``."""
+    if a.dtype not in _TYPES or b.dtype != a.dtype or 0 in (*a.shape, *b.shape):
+        return _matmul(a, b)
+    left = a if a.ndim > 1 else cupy.expand_dims(a, 0)
+    right = b if b.ndim > 1 else cupy.expand_dims(b, 1)
+    if left.shape[-1] != right.shape[-2]:
+        raise ValueError(f"shapes {a.shape} and {b.shape} do not multiply")
+    batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    if right.ndim == 2 and left.ndim > 2:
+        rows = cupy.reshape(left, (math.prod(left.shape[:-1]), left.shape[-1]))
+        product = cupy.reshape(_multiplied(rows[None], right[None], 1)[0], (*left.shape[:-1], right.shape[-1]))
+    else:
+        count = math.prod(batch)
+        product = _multiplied(_stacked(left, batch), _stacked(right, batch), count)
+        product = cupy.reshape(product, (*batch, left.shape[-2], right.shape[-1]))
+    product = product if a.ndim > 1 else cupy.squeeze(product, -2)
+    return product if b.ndim > 1 else cupy.squeeze(product, -1)
+
+
+def _stacked(x: Array, batch: tuple[int, ...]) -> Array:
+    """x as a stack of matrices: one for all, or one for each of the batch."""
+    if math.prod(x.shape[:-2]) == 1:
+        return cupy.reshape(x, (1, *x.shape[-2:]))
+    if x.shape[:-2] != batch:
+        x = cupy.broadcast_to(x, (*batch, *x.shape[-2:]))
+    return x if x.ndim == 3 else cupy.reshape(x, (math.prod(batch), *x.shape[-2:]))
+
+
+def _layout(x: Array) -> tuple[Array, int, int, int]:
+    """A stack of matrices as cuBLAS reads it: the array, whether it is transposed, leading dimension, matrix step.
+
+    cuBLAS counts columns first, so a matrix that lies row by row is read as its transpose.
+    """
+    size = x.dtype.itemsize
+    count, rows, columns = x.shape
+    outer, step, unit = (stride // size for stride in x.strides)
+    outer = 0 if count == 1 else outer
+    if (unit == 1 or columns == 1) and step >= columns and (outer > 0 or count == 1):
+        return x, 0, max(step, columns) if rows > 1 else columns, outer
+    if (step == 1 or rows == 1) and unit >= rows and (outer > 0 or count == 1):
+        return x, 1, max(unit, rows) if columns > 1 else rows, outer
+    x = cupy.ascontiguousarray(x)
+    return x, 0, columns, 0 if count == 1 else rows * columns
+
+
+def _multiplied(a: Array, b: Array, count: int) -> Array:
+    """The products of two stacks, each of ``count`` matrices or one."""
+    rows, terms, columns = a.shape[1], a.shape[2], b.shape[2]
+    (a, a_turned, a_lead, a_step), (b, b_turned, b_lead, b_step) = _layout(a), _layout(b)
+    result = cupy.empty((count, rows, columns), a.dtype)
+    kind = _TYPES[a.dtype]
+    # The transpose of the product is that of b, times that of a.
+    arguments: tuple[Any, ...] = (
+        cupy.cuda.device.get_cublas_handle(),
+        b_turned,
+        a_turned,
+        columns,
+        rows,
+        terms,
+        _ONE.ctypes.data,
+        b.data.ptr,
+        kind,
+        b_lead,
+        b_step,
+        a.data.ptr,
+        kind,
+        a_lead,
+        a_step,
+        _ZERO.ctypes.data,
+        result.data.ptr,
+        kind,
+        columns,
+        rows * columns,
+        count,
+        _COMPUTE_32F,
+        _DEFAULT,
+    )
+    _cublas().gemmStridedBatchedEx(*arguments)
+    return result

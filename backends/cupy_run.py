@@ -1,0 +1,151 @@
+"""What a run on the device notes in its thread: the node at work, transfers, and checks that are put off."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import cupy
+import numpy as np
+
+from onemodel.backends.base import Array, Pending, Refused, Transfer
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check that is put off: a boolean on the device, and what to raise where it is true."""
+
+    wrong: Array
+    error: type[Exception]
+    text: str
+    value: Array | None
+    node: Any
+
+
+class _State(threading.local):
+    node: Any = None
+    checks: list[Check] | None = None
+    transfers: list[Transfer] | None = None
+
+
+_state = _State()
+
+
+class Checks(Pending):
+    """The checks of one run, and an event behind the work that makes them."""
+
+    def __init__(self, checks: list[Check]) -> None:
+        self._checks = checks
+        self._event = cupy.cuda.Event()
+        self._event.record()
+
+    def done(self) -> bool:
+        return bool(self._event.done)
+
+    def settle(self) -> None:
+        found = cupy.asnumpy(cupy.stack([check.wrong for check in self._checks]))
+        for check, wrong in zip(self._checks, found, strict=True):
+            if wrong:
+                value = None if check.value is None else cupy.asnumpy(check.value).item()
+                raise Refused(check.node, check.error(check.text.format(value)))
+
+
+@contextmanager
+def running() -> Iterator[None]:
+    """A run of its own in this thread."""
+    before = _state.node, _state.checks
+    _state.node, _state.checks = None, []
+    try:
+        yield
+    finally:
+        _state.node, _state.checks = before
+
+
+def pending() -> Checks | None:
+    """The checks of the run at work."""
+    return Checks(_state.checks) if _state.checks else None
+
+
+@contextmanager
+def recording() -> Iterator[list[Transfer]]:
+    """See ``Backend.recording``."""
+    before, _state.transfers = _state.transfers, []
+    try:
+        yield _state.transfers
+    finally:
+        _state.transfers = before
+
+
+def bound(call: Callable[..., Any], node: Any) -> Callable[..., Any]:
+    """See ``Backend.bound``."""
+
+    def run(*values: Any) -> Any:
+        before, _state.node = _state.node, node
+        try:
+            return call(*values)
+        finally:
+            _state.node = before
+
+    return run
+
+
+def note(direction: str, what: str, size: int) -> None:
+    """Enter a transfer where someone records them."""
+    if _state.transfers is not None:
+        _state.transfers.append(Transfer(direction, what, size, _state.node))
+
+
+def waits(what: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function``, which waits for the device, with a note of that."""
+
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        note("to_host", what, 8)
+        return function(*args, **options)
+
+    return call
+
+
+def item(x: Array, /) -> Any:
+    """See ``extension.item``."""
+    note("to_host", "item", x.dtype.itemsize)
+    return x.item()
+
+
+def refuse(wrong: Array, error: type[Exception], text: str, values: Array | None = None, /) -> None:
+    """See ``extension.refuse``: put off to the end of the run, and done at once outside of runs."""
+    if wrong.size == 0:
+        return
+    value = None
+    if values is not None:
+        value = cupy.take(cupy.reshape(values, (-1,)), cupy.argmax(cupy.reshape(wrong, (-1,))))
+    put_off(Check(cupy.any(wrong), error, text, value, _state.node))
+
+
+def put_off(check: Check) -> None:
+    """Enter a check for the end of the run."""
+    if _state.checks is not None:
+        _state.checks.append(check)
+        return
+    try:
+        Checks([check]).settle()
+    except Refused as refused:
+        raise refused.error from None
+
+
+def current_node() -> Any:
+    """The node at work in this thread."""
+    return _state.node
+
+
+def to_host(array: Any) -> np.ndarray[Any, Any]:
+    """An array as NumPy's; what is NumPy's stays."""
+    if isinstance(array, np.ndarray):
+        return array
+    note("to_host", "to_host", array.nbytes)
+    result: np.ndarray[Any, Any] = cupy.asnumpy(array)
+    return result

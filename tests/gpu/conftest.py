@@ -1,0 +1,18 @@
+"""The stand-in as a fixture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.gpu import stand_in
+
+
+@pytest.fixture
+def cupy() -> Iterator[Any]:
+    """The stand-in for CuPy, installed for the length of a test."""
+    with stand_in.installed() as module:
+        stand_in.reads.clear()
+        yield module

@@ -1,0 +1,173 @@
+"""The stand-in's ``cupy.cuda``: devices, streams, events, and the libraries that the backend asks for."""
+
+from __future__ import annotations
+
+import ctypes
+from types import ModuleType
+from typing import Any, Self
+
+import ml_dtypes
+import numpy as np
+
+COUNT = 2
+"""Devices that the stand-in has."""
+
+_current = [0]
+
+
+class CUDARuntimeError(RuntimeError):
+    """As CuPy raises it."""
+
+
+class Device:
+    """A device, and a context in which it is the current one."""
+
+    def __init__(self, device: int | Device | None = None) -> None:
+        self.id: int = _current[0] if device is None else device.id if isinstance(device, Device) else int(device)
+        self._before: list[int] = []
+
+    def __enter__(self) -> Self:
+        if self.id >= COUNT:
+            raise CUDARuntimeError("cudaErrorInvalidDevice: invalid device ordinal")
+        self._before.append(_current[0])
+        _current[0] = self.id
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _current[0] = self._before.pop()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return self.id
+
+    def synchronize(self) -> None:
+        """All work is done already."""
+
+    @property
+    def compute_capability(self) -> str:
+        return "90"
+
+
+class Stream:
+    """A stream, and a context in which it is the current one."""
+
+    null: Stream
+    ptr = 0
+
+    def synchronize(self) -> None:
+        from tests.gpu.stand_in import read
+
+        read("stream.synchronize()")
+
+    def record(self, event: Event | None = None) -> Event:
+        return event or Event()
+
+
+class Event:
+    """A point in a stream's work."""
+
+    done = True
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Nothing to do: all work is done already."""
+
+    def synchronize(self) -> None:
+        """All work is done already."""
+
+
+Stream.null = Stream()
+
+_TYPES = {0: np.dtype(np.float32), 1: np.dtype(np.float64), 2: np.dtype(np.float16), 14: np.dtype(ml_dtypes.bfloat16)}
+"""cudaDataType_t: CUDA_R_32F, CUDA_R_64F, CUDA_R_16F, CUDA_R_16BF."""
+
+
+def _matrix(pointer: int, dtype: np.dtype[Any], rows: int, columns: int, lead: int) -> np.ndarray[Any, Any]:
+    """The column-major matrix at ``pointer``."""
+    size = (columns - 1) * lead + rows
+    buffer: Any = (ctypes.c_char * (size * dtype.itemsize)).from_address(pointer)
+    flat = np.frombuffer(buffer, dtype)
+    strides = (dtype.itemsize, lead * dtype.itemsize)
+    return np.lib.stride_tricks.as_strided(flat, (rows, columns), strides)
+
+
+def gemm_strided_batched_ex(
+    handle: int,
+    transa: int,
+    transb: int,
+    m: int,
+    n: int,
+    k: int,
+    alpha: int,
+    A: int,  # noqa: N803 - cuBLAS's names
+    Atype: int,  # noqa: N803
+    lda: int,
+    strideA: int,  # noqa: N803
+    B: int,  # noqa: N803
+    Btype: int,  # noqa: N803
+    ldb: int,
+    strideB: int,  # noqa: N803
+    beta: int,
+    C: int,  # noqa: N803
+    Ctype: int,  # noqa: N803
+    ldc: int,
+    strideC: int,  # noqa: N803
+    batchCount: int,  # noqa: N803
+    computeType: int,  # noqa: N803
+    algo: int,
+) -> None:
+    """CuBLAS's function, with float32 accumulation; the parameters are those of cupy_backends.cuda.libs.cublas."""
+    if computeType != 68:  # CUBLAS_COMPUTE_32F
+        raise ValueError(f"computeType {computeType} is not CUBLAS_COMPUTE_32F")
+    scale, keep = (ctypes.c_float.from_address(pointer).value for pointer in (alpha, beta))
+    a_type, b_type, c_type = _TYPES[Atype], _TYPES[Btype], _TYPES[Ctype]
+    for i in range(batchCount):
+        a = _matrix(A + i * strideA * a_type.itemsize, a_type, *((k, m) if transa else (m, k)), lda)
+        b = _matrix(B + i * strideB * b_type.itemsize, b_type, *((n, k) if transb else (k, n)), ldb)
+        c = _matrix(C + i * strideC * c_type.itemsize, c_type, m, n, ldc)
+        product = (a.T if transa else a).astype(np.float32) @ (b.T if transb else b).astype(np.float32)
+        c[...] = (scale * product + (keep * c.astype(np.float32) if keep else 0)).astype(c_type)
+
+
+def cuda_modules() -> dict[str, ModuleType]:
+    """``cupy.cuda`` and the parts of ``cupy_backends`` that OneModel uses, by name."""
+    modules = {}
+    for name in (
+        "cupy.cuda",
+        "cupy.cuda.device",
+        "cupy.cuda.runtime",
+        "cupy.cuda.nvrtc",
+        "cupy_backends",
+        "cupy_backends.cuda",
+        "cupy_backends.cuda.libs",
+        "cupy_backends.cuda.libs.cublas",
+    ):
+        modules[name] = ModuleType(name)
+        modules[name].__path__ = []
+    cuda = modules["cupy.cuda"]
+    cuda.__dict__.update(
+        Device=Device,
+        Stream=Stream,
+        Event=Event,
+        device=modules["cupy.cuda.device"],
+        runtime=modules["cupy.cuda.runtime"],
+        nvrtc=modules["cupy.cuda.nvrtc"],
+        get_current_stream=lambda: Stream.null,
+        get_elapsed_time=lambda start, end: 0.0,
+        get_cublas_handle=lambda: 1,
+    )
+    modules["cupy.cuda.device"].__dict__.update(Device=Device, get_cublas_handle=lambda: 1)
+    modules["cupy.cuda.runtime"].__dict__.update(
+        CUDARuntimeError=CUDARuntimeError,
+        getDeviceCount=lambda: COUNT,
+        getDevice=lambda: _current[0],
+        runtimeGetVersion=lambda: 13000,
+        getDeviceProperties=lambda index: {"name": b"stand-in"},
+    )
+    modules["cupy.cuda.nvrtc"].__dict__["getVersion"] = lambda: (13, 0)
+    modules["cupy_backends.cuda.libs.cublas"].__dict__["gemmStridedBatchedEx"] = gemm_strided_batched_ex
+    return modules

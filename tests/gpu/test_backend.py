@@ -1,0 +1,362 @@
+"""Sessions on CuPy, on its stand-in: errors, feeds, outputs, streams, what waits for the device."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import onemodel
+from onemodel.backends import get_backend
+from tests.gpu import device, models, stand_in
+from tests.models_by_hand import graph_model, subgraph
+from tests.ops.harness import model
+
+
+def _gather() -> onnx.ModelProto:
+    return model("Gather", [np.ones((4, 2), np.float32), np.ones(3, np.int64)])
+
+
+ROWS = np.arange(8, dtype=np.float32).reshape(4, 2)
+
+
+class TestErrors:
+    """One BackendError each, in the words of the loader or the driver, with what to install."""
+
+    def refused(self, message: str, **options: Any) -> None:
+        get_backend.cache_clear()
+        with pytest.raises(onemodel.BackendError, match=message) as raised:
+            onemodel.Session(_gather(), backend="cupy", **options)
+        assert "\n" not in str(raised.value)
+
+    def test_no_cupy(self, cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "cupy", None)
+        self.refused(r"cannot be imported: .* pip install 'onemodel-runtime\[cuda13\]' for CUDA 13")
+
+    def test_no_driver(self, cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        def count() -> int:
+            raise device.CUDARuntimeError("cudaErrorInsufficientDriver: CUDA driver version is insufficient")
+
+        monkeypatch.setattr(cupy, "is_available", lambda: False)
+        monkeypatch.setattr(cupy.cuda.runtime, "getDeviceCount", count)
+        self.refused("finds no GPU: cudaErrorInsufficientDriver: CUDA driver version is insufficient")
+
+    def test_no_device(self, cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cupy, "is_available", lambda: False)
+        monkeypatch.setattr(cupy.cuda.runtime, "getDeviceCount", lambda: 0)
+        self.refused("the driver counts 0 devices")
+
+    def test_no_nvrtc(self, cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        def version() -> None:
+            raise RuntimeError('Failure finding "libnvrtc.so"')
+
+        monkeypatch.setattr(cupy.cuda.nvrtc, "getVersion", version)
+        self.refused('lacks a CUDA library: Failure finding "libnvrtc.so"')
+
+    def test_no_cublas(self, cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "cupy_backends.cuda.libs.cublas", None)
+        self.refused("lacks a CUDA library: .*cublas")
+
+    def test_no_such_index(self, cupy: Any) -> None:
+        self.refused("has no device 7; there is devices 0 to 1", device=7)
+
+    def test_exact_mode(self, cupy: Any) -> None:
+        self.refused("exact mode on backend 'cupy' is not part of this version", mode="exact")
+
+
+class TestFeedsAndOutputs:
+    def test_numpy_in_numpy_out(self, cupy: Any) -> None:
+        session = onemodel.Session(_gather(), backend="cupy")
+        assert (session.mode, session.get_providers()) == ("fast", ["cupy:fast"])
+        (y,) = session.run(None, {"x0": ROWS, "x1": np.array([3, 0, -1])})
+        assert isinstance(y, np.ndarray)
+        np.testing.assert_array_equal(y, ROWS[[3, 0, -1]])
+
+    def test_cupy_in_cupy_out_without_a_copy_or_a_read(self, cupy: Any) -> None:
+        session = onemodel.Session(_gather(), backend="cupy")
+        feeds = {"x0": cupy.asarray(ROWS), "x1": cupy.asarray(np.array([3, 0]))}
+        adopted = session._backend.adopt(feeds["x0"])
+        assert adopted is feeds["x0"]
+        with stand_in.no_reads():
+            (y,) = session.run(None, feeds)
+        assert isinstance(y, cupy.ndarray)
+        np.testing.assert_array_equal(y.get(), ROWS[[3, 0]])
+
+    def test_outputs_as_the_config_says(self, cupy: Any) -> None:
+        device_feeds = {"x0": cupy.asarray(ROWS), "x1": cupy.asarray(np.array([1]))}
+        host_feeds = {"x0": ROWS, "x1": np.array([1])}
+        for outputs, feeds, kind in (
+            ("numpy", device_feeds, np.ndarray),
+            ("backend", host_feeds, cupy.ndarray),
+            ("feeds", {**host_feeds, "x1": device_feeds["x1"]}, cupy.ndarray),
+        ):
+            (y,) = onemodel.Session(_gather(), backend="cupy", outputs=outputs).run(None, feeds)
+            assert isinstance(y, kind), outputs
+
+    def test_anything_with_dlpack(self, cupy: Any) -> None:
+        class Tensor:
+            """A library's array on the device."""
+
+            def __init__(self, array: np.ndarray[Any, Any]) -> None:
+                self.array = array
+
+            def __dlpack_device__(self) -> tuple[int, int]:
+                return 2, 0
+
+            def __dlpack__(self, *, stream: Any = None) -> Any:
+                assert stream is not None
+                return self.array.__dlpack__()
+
+        session = onemodel.Session(_gather(), backend="cupy")
+        given = ROWS.copy()
+        (y,) = session.run(None, {"x0": Tensor(given), "x1": np.array([2])})
+        np.testing.assert_array_equal(y.get() if isinstance(y, cupy.ndarray) else y, ROWS[[2]])
+        adopted = session._backend.adopt(Tensor(given))
+        assert adopted is not None
+        assert np.shares_memory(adopted.host, given)
+
+    def test_dtype_and_shape_of_device_feeds_are_checked(self, cupy: Any) -> None:
+        session = onemodel.Session(_gather(), backend="cupy")
+        with pytest.raises(onemodel.InputError, match="dtype int64; got dtype int32"):
+            session.run(None, {"x0": cupy.asarray(ROWS), "x1": cupy.asarray(np.array([1], np.int32))})
+        with pytest.raises(onemodel.InputError, match="expects 2 dimensions"):
+            onemodel.Session(models.transformer()[0], backend="cupy").run(None, {"ids": cupy.asarray(np.array([1]))})
+
+    def test_outputs_alias_neither_feeds_nor_weights_nor_each_other(self, cupy: Any) -> None:
+        nodes = [
+            helper.make_node("Identity", ["x"], ["a"]),
+            helper.make_node("Reshape", ["w", "shape"], ["b"]),
+            helper.make_node("Reshape", ["x", "shape"], ["c"]),
+            helper.make_node("Identity", ["a"], ["d"]),
+        ]
+        weights = [helper.make_tensor("w", 1, [4], np.ones(4)), helper.make_tensor("shape", 7, [2], [2, 2])]
+        graph = graph_model(nodes, [("x", "tensor(float)", [4])], ["a", "b", "c", "d"], initializers=weights)
+        session = onemodel.Session(graph, backend="cupy")
+        x = cupy.asarray(np.arange(4, dtype=np.float32))
+        outputs = session.run(None, {"x": x})
+        hosts = [x.host, *(output.host for output in outputs)]
+        for i, one in enumerate(hosts):
+            assert not any(np.shares_memory(one, other) for other in hosts[i + 1 :])
+        outputs[1][...] = 7
+        np.testing.assert_array_equal(session.run(["b"], {"x": x})[0].get(), np.ones((2, 2)))
+
+    def test_texts_stay_on_the_host(self, cupy: Any) -> None:
+        nodes = [
+            helper.make_node("StringConcat", ["x", "x"], ["twice"]),
+            helper.make_node("StringSplit", ["twice"], ["parts", "counts"], delimiter="b"),
+            helper.make_node("Add", ["counts", "counts"], ["y"]),
+        ]
+        session = onemodel.Session(graph_model(nodes, [("x", "tensor(string)", None)], ["twice", "y"]), backend="cupy")
+        twice, y = session.run(None, {"x": np.array(["ab", "c"], object)})
+        assert (twice.tolist(), y.tolist()) == (["abab", "cc"], [6, 2])
+
+    def test_weights_go_up_once(self, cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        from onemodel.backends import cupy_convert
+
+        sizes: list[int] = []
+        monkeypatch.setattr(cupy_convert, "note", lambda direction, what, size: sizes.append(size))
+        proto, feeds = models.transformer()
+        session = onemodel.Session(proto, backend="cupy")
+        weights = sum(len(tensor.raw_data) for tensor in proto.graph.initializer)
+        made = sum(sizes)
+        assert 0.9 * weights < made <= weights + 64
+        session.run(["x1"], feeds)
+        session.run(None, feeds)
+        assert sum(sizes) - made <= 2 * feeds["ids"].nbytes + 1024
+        assert session.memory()["constants"] >= made
+
+    def test_sessions_pickle(self, cupy: Any) -> None:
+        session = pickle.loads(pickle.dumps(onemodel.Session(_gather(), backend="cupy", device=1)))
+        assert session.config.device == 1
+        (y,) = session.run(None, {"x0": ROWS, "x1": np.array([3])})
+        np.testing.assert_array_equal(y, ROWS[[3]])
+
+
+class TestReads:
+    """Between feeds and outputs nothing waits for the device that the ONNX meaning does not force to."""
+
+    @pytest.mark.parametrize("kernels", ["native", "generic"])
+    @pytest.mark.parametrize("make", [models.convolutional, models.transformer, lambda: models.transformer(half=True)])
+    def test_networks_read_nothing(self, cupy: Any, make: Any, kernels: Any) -> None:
+        proto, feeds = make()
+        session = onemodel.Session(proto, backend="cupy", outputs="backend", kernels=kernels)
+        with stand_in.no_reads():
+            outputs = session.run(None, feeds)
+        (y,) = (output.get() for output in outputs)
+        (expected,) = onemodel.Session(proto, mode="fast").run(None, feeds)
+        tolerance = 2e-2 if expected.dtype == np.float16 else 1e-5
+        np.testing.assert_allclose(y, expected, rtol=tolerance, atol=tolerance)
+        assert [t for t in session.profile(feeds).transfers if t.direction == "to_host"] == []
+
+    def test_profile_names_the_node_of_each_transfer(self, cupy: Any) -> None:
+        nodes = [
+            helper.make_node("NonZero", ["x"], ["places"], name="finder"),
+            helper.make_node("ReduceSum", ["x"], ["total"], keepdims=0, name="adder"),
+            helper.make_node("Cast", ["total"], ["count"], to=7, name="rounder"),
+            helper.make_node("Unsqueeze", ["count", "axis"], ["size"], name="lifter"),
+            helper.make_node("Expand", ["x", "size"], ["y"], name="spreader"),
+        ]
+        axis = helper.make_tensor("axis", 7, [1], [0])
+        graph = graph_model(nodes, [("x", "tensor(float)", [1])], ["places", "y"], initializers=[axis])
+        session = onemodel.Session(graph, backend="cupy")
+        profile = session.profile({"x": cupy.asarray(np.array([3], np.float32))})
+        told = {(t.direction, t.what, getattr(t.node, "name", t.node)) for t in profile.transfers}
+        assert ("to_host", "nonzero", "finder") in told
+        assert {name for direction, _, name in told if direction == "to_host"} <= {"finder", "spreader", "input 'x'"}
+        assert len(told) >= 2
+        assert "spreader" in str(profile) or "input 'x'" in str(profile)
+        assert {step.node.op_type for step in profile.nodes} >= {"NonZero", "Expand", "ReduceSum"}
+        assert profile.seconds > 0
+
+    def test_numpy_sessions_have_profiles_too(self) -> None:
+        proto, feeds = models.convolutional()
+        profile = onemodel.Session(proto, mode="fast").profile(feeds)
+        assert profile.transfers == []
+        assert [step.node.op_type for step in profile.nodes][-1] == "Softmax"
+
+    def test_loops_keep_their_values_on_the_device(self, cupy: Any) -> None:
+        body = subgraph(
+            [
+                helper.make_node("Identity", ["going"], ["still"]),
+                helper.make_node("Add", ["sum", "x"], ["more"]),
+            ],
+            ["still", "more"],
+            [("i", "tensor(int64)", []), ("going", "tensor(bool)", []), ("sum", "tensor(float)", None)],
+        )
+        nodes = [helper.make_node("Loop", ["count", "", "x"], ["y"], body=body)]
+        count = helper.make_tensor("count", 7, [], [3])
+        graph = graph_model(nodes, [("x", "tensor(float)", [2])], ["y"], initializers=[count])
+        session = onemodel.Session(graph, backend="cupy", outputs="backend")
+        with stand_in.no_reads():
+            (y,) = session.run(None, {"x": np.array([1, 2], np.float32)})
+        np.testing.assert_array_equal(y.get(), [4, 8])
+
+
+class TestChecks:
+    """Wrong indices and divisors are errors that name their node, and cost no wait."""
+
+    def test_outputs_on_the_host(self, cupy: Any) -> None:
+        session = onemodel.Session(_gather(), backend="cupy")
+        for wrong in (4, -5):
+            with pytest.raises(
+                onemodel.ExecutionError, match=rf"'node'.*IndexError: index {wrong} is out of range for 4"
+            ):
+                session.run(None, {"x0": ROWS, "x1": np.array([0, wrong])})
+        session.run(None, {"x0": ROWS, "x1": np.array([0])})
+
+    def test_outputs_on_the_device(self, cupy: Any) -> None:
+        session = onemodel.Session(_gather(), backend="cupy")
+        feeds = {"x0": cupy.asarray(ROWS), "x1": cupy.asarray(np.array([9]))}
+        with stand_in.no_reads():
+            session.run(None, feeds)
+        with pytest.raises(onemodel.ExecutionError, match=r"'node'.*index 9 is out of range"):
+            session.synchronize()
+        session.synchronize()
+        session.run(None, feeds)
+        with pytest.raises(onemodel.ExecutionError, match="index 9 is out of range"):
+            session.run(None, feeds)
+
+    def test_division_by_zero(self, cupy: Any) -> None:
+        session = onemodel.Session(model("Div", [np.ones(2, np.int32)] * 2), backend="cupy")
+        with pytest.raises(onemodel.ExecutionError, match=r"'node'.*ZeroDivisionError: integer division by zero"):
+            session.run(None, {"x0": np.array([1, 2], np.int32), "x1": np.array([1, 0], np.int32)})
+
+    def test_inside_a_loop(self, cupy: Any) -> None:
+        body = subgraph(
+            [
+                helper.make_node("Identity", ["going"], ["still"]),
+                helper.make_node("Gather", ["x", "i"], ["row"], name="inner"),
+            ],
+            ["still", "row"],
+            [("i", "tensor(int64)", []), ("going", "tensor(bool)", [])],
+        )
+        nodes = [helper.make_node("Loop", ["count", ""], ["y"], body=body, name="outer")]
+        count = helper.make_tensor("count", 7, [], [5])
+        graph = graph_model(nodes, [("x", "tensor(float)", [4, 2])], ["y"], initializers=[count])
+        with pytest.raises(
+            onemodel.ExecutionError, match=r"'inner'.* in body of Loop 'outer'.*index 4 is out of range"
+        ):
+            onemodel.Session(graph, backend="cupy").run(None, {"x": ROWS})
+
+
+def test_every_narrow_type_keeps_its_bits(cupy: Any) -> None:
+    from onemodel.backends import cupy_convert, cupy_narrow
+
+    assert {dtype.name for dtype in cupy_narrow.DTYPES} >= {
+        "float8_e4m3fn",
+        "float8_e4m3fnuz",
+        "float8_e5m2",
+        "float8_e5m2fnuz",
+        "float8_e8m0fnu",
+        "float4_e2m1fn",
+        "int4",
+        "uint4",
+        "int2",
+        "uint2",
+    }
+    for dtype in cupy_narrow.DTYPES:
+        values = np.arange(-3, 5, dtype=np.float32).astype(dtype).reshape(2, 4)
+        array = cupy_convert.from_host(values)
+        assert (array.dtype, array.shape, array.bits.dtype) == (dtype, (2, 4), np.uint8)
+        np.testing.assert_array_equal(cupy_convert.fetch(array[1:]).view(np.uint8), values[1:].view(np.uint8))
+
+
+@pytest.mark.parametrize("source", ["float32", "float64", "int64", "uint64", "int8", "bool", "float16", "bfloat16"])
+def test_casts_to_narrow_types_are_numpys(cupy: Any, source: str) -> None:
+    from onnx.helper import np_dtype_to_tensor_dtype
+
+    from onemodel.backends import cupy_convert, cupy_narrow, numpy_cast
+    from onemodel.backends.cupy_narrow import BFLOAT16
+
+    draw = np.random.default_rng(3)
+    dtype = BFLOAT16 if source == "bfloat16" else np.dtype(source)
+    if dtype.kind in "iub":
+        kind = np.dtype(np.uint8) if dtype.kind == "b" else dtype
+        limits = np.iinfo(kind)
+        values = draw.integers(limits.min, limits.max, 4000, kind, endpoint=True) >> draw.integers(
+            0, limits.bits, 4000
+        ).astype(kind)
+        values = np.append(values, np.array([limits.min, limits.max, 0, 1], kind))
+        values = values % 2 == 1 if dtype.kind == "b" else values
+    else:
+        unsigned = np.dtype(f"u{dtype.itemsize}")
+        values = draw.integers(0, np.iinfo(unsigned).max, 20000, unsigned, endpoint=True).view(dtype)
+        with np.errstate(all="ignore"):
+            near = (
+                (draw.standard_normal(20000) * np.exp2(draw.integers(-20, 20, 20000))).astype(np.float32).astype(dtype)
+            )
+        special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan], np.float32).astype(dtype)
+        halves = (np.arange(-512, 512) / 32).astype(np.float32).astype(dtype)
+        values = np.concatenate([values, near, special, halves])
+    for narrow in sorted(cupy_narrow.DTYPES, key=str):
+        code = int(np_dtype_to_tensor_dtype(narrow))
+        saturating = [{"saturate": s} for s in (True, False, "finite")]
+        rounding = [{"round_mode": mode, "saturate": s} for mode in ("up", "down", "nearest") for s in (True, False)]
+        for options in rounding if narrow.name.startswith("float8_e8m0") else saturating:
+            with np.errstate(all="ignore"):
+                expected = numpy_cast.convert(values, code, **options)
+                got = cupy_convert.fetch(cupy_convert.convert(cupy_convert.from_host(values), code, **options))
+            assert got.dtype == narrow
+            same = got.view(np.uint8) == expected.view(np.uint8)
+            same |= np.isnan(got.astype(np.float32)) & np.isnan(expected.astype(np.float32))
+            assert same.all(), (narrow, options, values[~same][:5], got[~same][:5], expected[~same][:5])
+
+
+def test_device_of_a_session_is_current_while_it_runs(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    original = cupy.where
+
+    def where(*args: Any) -> Any:
+        seen.append(cupy.cuda.runtime.getDevice())
+        return original(*args)
+
+    monkeypatch.setattr(cupy, "where", where)
+    session = onemodel.Session(_gather(), backend="cupy", device=1)
+    session.run(None, {"x0": ROWS, "x1": np.array([1])})
+    assert set(seen) == {1}
+    assert cupy.cuda.runtime.getDevice() == 0
