@@ -12,7 +12,6 @@ from onemodel.exactness import functions_used
 from onemodel.frames import Frame, Node, Value
 from onemodel.program import NOTHING, NodeInfo, Step
 
-
 _ON_DEVICE = ("on the device",)
 """The key under which a constant keeps its copy on the device."""
 

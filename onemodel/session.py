@@ -385,13 +385,9 @@ class Session:
     @property
     def _constant_memory(self) -> set[Any]:
         """What tells arrays that may share memory with the session's constants."""
-        programs = tuple(self._programs.values())
-        return {
-            self._backend.memory_of(value)
-            for program in programs
-            for value in program.template
-            if isinstance(value, self._backend.array_type)
-        }
+        with self._lock:
+            held = [value for program in self._programs.values() for value in program.constants()]
+        return {self._backend.memory_of(value) for value in held}
 
 
 def _restore(
