@@ -30,7 +30,7 @@ def sum_(x: Array, /, *, axis: int | tuple[int, ...] | None = None, dtype: Any =
         lead = x.ndim - len(axes)
         if sorted(axes) == list(range(lead, x.ndim)) and x.flags.c_contiguous:
             sums = row_sums(x.reshape(-1, math.prod(x.shape[lead:])))
-            return sums.reshape(*x.shape[:lead], *[1] * (keepdims * len(axes)))
+            return sums.reshape((*x.shape[:lead], *[1] * (keepdims * len(axes))))
         nearest = min((abs(stride), -i) for i, stride in enumerate(x.strides) if x.shape[i] > 1)
         if -nearest[1] not in axes and math.prod(x.shape[i] for i in axes) > _LONG:
             return np.asarray(np.sum(x, axis=axes, dtype=np.float64, keepdims=keepdims)).astype(np.float32)

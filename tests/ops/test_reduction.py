@@ -184,6 +184,9 @@ def test_long_sums_keep_their_digits_in_any_layout() -> None:
     exact = ones.astype(np.float64).sum(axis=0)
     for x in (ones, np.asfortranarray(ones)):
         np.testing.assert_allclose(run("ReduceSum", x, np.array([0]), keepdims=0, rtol=1e-2), exact, rtol=1e-6)
+        for axes in ([0, 1], [1]):
+            got = run("ReduceSum", x, np.array(axes), keepdims=0, rtol=1e-2)
+            np.testing.assert_allclose(got, x.sum(axis=tuple(axes), dtype=np.float64), rtol=1e-6)
         np.testing.assert_allclose(run("Softmax", x, axis=0, rtol=1e-2), x * 0 + 1 / len(x), rtol=1e-6)
 
 
