@@ -28,6 +28,7 @@ def _members() -> dict[str, Any]:
         "pad": numpy_fast.pad,
         "gather": numpy_fast.gather,
         "weighted_taps": numpy_fast.weighted_taps,
+        "where": numpy_fast.where,
         "join_complex": numpy_fast.join_complex,
         "split_complex": numpy_fast.split_complex,
         "integer_matmul": numpy_quantized.integer_matmul,

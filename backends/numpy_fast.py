@@ -17,6 +17,9 @@ Array = np.ndarray[Any, Any]
 
 _HALVES = ("float16", "bfloat16")
 
+_BLOCK = 16384
+"""Elements at a time, so that they stay in the second-level cache."""
+
 
 def windows(x: Array, kernel_shape: Sequence[int], strides: Sequence[int], dilations: Sequence[int], /) -> Array:
     """See ``extension.windows``; a view, not a copy."""
@@ -51,6 +54,34 @@ def pad(x: Array, widths: Sequence[tuple[int, int]], value: Any = 0, /) -> Array
 def gather(x: Array, indices: Array, axis: int, /) -> Array:
     """See ``extension.gather``; NumPy checks the indices itself."""
     return np.take(x, indices, axis=axis)
+
+
+def where(condition: Any, a: Any, b: Any, /) -> Array:
+    """The standard's ``where``: of many elements of 32 bits by masks, which do not care how often the condition turns.
+
+    NumPy's own takes four times as long where it turns at random.
+    """
+    large = isinstance(condition, np.ndarray) and condition.size > _BLOCK and condition.flags.c_contiguous
+    parts = [part for part in (a, b) if isinstance(part, np.ndarray)]
+    if not large or len(parts) < 2 or a.dtype != b.dtype or a.dtype.itemsize != 4 or condition.dtype != np.bool_:
+        return np.where(condition, a, b)
+    if any(part.ndim and (part.shape != condition.shape or not part.flags.c_contiguous) for part in parts):
+        return np.where(condition, a, b)
+    result = np.empty(condition.shape, a.dtype)
+    chosen, target = condition.reshape(-1).view(np.int8), result.reshape(-1).view(np.int32)
+    first, second = (part.reshape(-1).view(np.int32) if part.ndim else part.view(np.int32) for part in parts)
+    buffer = np.empty(_BLOCK, np.int32)
+    for start in range(0, condition.size, _BLOCK):
+        here = slice(start, start + _BLOCK)
+        x, y = (part[here] if part.ndim else part for part in (first, second))
+        out = target[here]
+        mask = buffer[: out.size]
+        np.copyto(mask, chosen[here])
+        np.negative(mask, out=mask)
+        np.bitwise_xor(x, y, out=out)
+        np.bitwise_and(out, mask, out=out)
+        np.bitwise_xor(out, y, out=out)
+    return result
 
 
 def weighted_taps(

@@ -32,6 +32,9 @@ def minimum(a: Any, b: Any, /, *, xp: Any) -> Array:
     smaller = xp.minimum(a, b)
     if not is_float(smaller.dtype, xp) or _is_no_zero(a) or _is_no_zero(b):
         return smaller
+    for x, limit in ((a, b), (b, a)):
+        if _is_positive_zero(limit, xp):
+            return xp.where(x > 0, limit, x)
     total = (-a) - b
     return xp.where((smaller == 0) & (total == 0), -total, smaller)
 

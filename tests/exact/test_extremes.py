@@ -128,3 +128,15 @@ def test_one_nan() -> None:
         bits = x.view(f"u{x.itemsize}").copy()
         bits[0] |= 5
         same_bits(one_nan(bits.view(dtype), xp=own), np.array([math.nan, 1, -0.0]).astype(dtype))
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("limit", [0.0, -0.0, 1.0, math.nan])
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_one_number_is_as_good_as_many(name: str, limit: float, path: str) -> None:
+    own = get_backend("numpy").namespace("fast")
+    x = np.float32([0.0, -0.0, 1, -1, np.nan, np.inf, -np.inf, 1e-45])
+    many, one = np.full(x.shape, limit, np.float32), np.asarray(limit, np.float32)
+    want = one_nan(np.asarray(_call(path, name, x, many)), xp=own)
+    for pair in ((x, one), (one, x), (many, x)):
+        same_bits(one_nan(np.asarray(_call(path, name, *pair)), xp=own), want)
