@@ -64,9 +64,9 @@ def where(condition: Any, a: Any, b: Any, /) -> Array:
     large = isinstance(condition, np.ndarray) and condition.size > _BLOCK and condition.flags.c_contiguous
     parts = [part for part in (a, b) if isinstance(part, np.ndarray)]
     if not large or len(parts) < 2 or a.dtype != b.dtype or a.dtype.itemsize != 4 or condition.dtype != np.bool_:
-        return np.where(condition, a, b)
+        return np.asarray(np.where(condition, a, b))
     if any(part.ndim and (part.shape != condition.shape or not part.flags.c_contiguous) for part in parts):
-        return np.where(condition, a, b)
+        return np.asarray(np.where(condition, a, b))
     result = np.empty(condition.shape, a.dtype)
     chosen, target = condition.reshape(-1).view(np.int8), result.reshape(-1).view(np.int32)
     first, second = (part.reshape(-1).view(np.int32) if part.ndim else part.view(np.int32) for part in parts)

@@ -22,7 +22,7 @@ def _array(dtype: Any) -> Any:
 @pytest.mark.parametrize("mode", ["fast", "exact"])
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint32, np.float64, np.float16, ml_dtypes.bfloat16, bool])
 def test_the_same_bits(dtype: Any, mode: str) -> None:
-    where = get_backend("numpy").namespace(mode).where
+    where: Any = get_backend("numpy").namespace(mode).where
     a, condition = _array(dtype), np.random.default_rng(1).integers(0, 2, COUNT) == 1
     b, zero = a[::-1].copy(), np.zeros((), dtype)
     shape = (100, 400)
@@ -46,7 +46,7 @@ def test_the_same_bits(dtype: Any, mode: str) -> None:
 
 
 def test_other_operands_are_numpy_s_own() -> None:
-    where = get_backend("numpy").namespace("fast").where
+    where: Any = get_backend("numpy").namespace("fast").where
     x = np.arange(COUNT, dtype=np.float32)
     assert where(x > 5, x, np.zeros(COUNT)).dtype == np.float64
     assert where(x > 5, x, 0)[:7].tolist() == [0] * 6 + [6]

@@ -3,8 +3,10 @@
     python -m tests.exact.measure halves      all 65,536 float16 and bfloat16 inputs of every function of one number
     python -m tests.exact.measure doubles     float64 samples of every function
     python -m tests.exact.measure pairs       pow and atan2: samples, ties and near ties
+    python -m tests.exact.measure formulas    activations that are formulas: every 61st of all float32 inputs
 
-Every result is compared with MPFR. The outcome goes to ``measures.json``. Add a number for another size of the samples.
+Every result is compared with MPFR, those of formulas with glibc's double value. The outcome goes to ``measures.json``.
+Add a number for another size of the samples.
 """
 
 from __future__ import annotations
@@ -150,6 +152,45 @@ def pair_errors(name: str, dtype: str, count: int, seed: int = 0) -> tuple[int, 
     return len(pairs), wrong
 
 
+ALPHA, GAMMA = (float(np.float32(value)) for value in (1.6732632423543772, 1.0507009873554805))
+"""The defaults of Selu."""
+
+FORMULAS: dict[str, tuple[str, Callable[[Array, Array], Array]]] = {
+    "Elu": ("expm1", lambda x, value: np.where(x < 0, value, x)),
+    "Celu": ("expm1", lambda x, value: np.where(x < 0, value, x)),
+    "Selu": ("expm1", lambda x, value: GAMMA * np.where(x <= 0, ALPHA * value, x)),
+    "Swish": ("silu", lambda x, value: value),
+}
+"""Operator to the function that it is a formula of, and the operator with its defaults in float64."""
+
+FORMULA_STEP = 61
+
+
+def formula_error(op: str, values: Callable[[str, Array], Array], step: int = FORMULA_STEP) -> tuple[int, float]:
+    """How many float32 inputs, and the largest error of the operator in units in the last place.
+
+    Results that overflow or are NaN are left out, and subnormal ones have the unit of the smallest normal number.
+    """
+    from onemodel.backends import get_backend
+    from onemodel.ops import registry
+
+    entry = registry.find("", op, 28)
+    assert entry is not None
+    name, right_value = FORMULAS[op]
+    chunk, worst, count = 1024 * 1024, 0.0, 0
+    for begin in range(0, 1 << 32, chunk * step):
+        bits = np.arange(begin, min(begin + chunk * step, 1 << 32), step, dtype=np.uint64).astype(np.uint32)
+        x = np.resize(bits, -(-bits.size // 1024) * 1024).view(np.float32)
+        with np.errstate(all="ignore"):
+            got = entry.function(x, xp=get_backend("numpy").namespace("exact"))
+            want = right_value(x.astype(np.float64), values(name, x))
+            size = np.maximum(np.abs(want.astype(np.float32)), np.float32(2.0**-126))
+            error = np.abs(got - want) / np.spacing(size)
+        finite = np.isfinite(got) & np.isfinite(want) & np.isfinite(x)
+        worst, count = max(worst, float(error[finite].max(initial=0.0))), count + bits.size
+    return count, worst
+
+
 def host() -> Any:
     """NumPy's own namespace, as exact functions get it."""
     from onemodel.backends import get_backend
@@ -196,6 +237,12 @@ def main(arguments: list[str]) -> int:
                     if poor:
                         print(f"  {poor[:5]}")
                     failed |= bool(poor)
+        elif kind == "formulas":
+            with tempfile.TemporaryDirectory() as folder:
+                values = prove.reference_values(folder)
+            for op in FORMULAS:
+                inputs, worst = formula_error(op, values)
+                record(kind, op, {"inputs": inputs, "ulp": round(worst, 4)})
         else:
             raise SystemExit(__doc__)
     return int(failed)

@@ -58,6 +58,16 @@ MPFR by `python -m tests.exact.measure pairs` on any bits, moderate numbers, tie
 """
 
 
+FORMULAS = """
+## Formulas
+
+These activations are formulas of the functions above. With the default attributes Elu, Celu and Swish are the functions
+themselves; Selu has three roundings. Measured against glibc's double value on every 61st of all float32 inputs, by
+`python -m tests.exact.measure formulas`:
+
+"""
+
+
 def _table(heads: list[str], rows: list[list[Any]]) -> str:
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
     return "".join(
@@ -74,6 +84,7 @@ def page() -> str:
     pairs = [
         [f"`{n.split()[0]}` {n.split()[1]}", m["inputs"], m["wrong"]] for n, m in sorted(measures["pairs"].items())
     ]
+    formulas = [[f"`{n}`", m["inputs"], m["ulp"]] for n, m in sorted(measures["formulas"].items())]
     right = [name for name, measure in measures["halves"].items() if not measure["wrong"]]
     return (
         HEAD
@@ -83,6 +94,8 @@ def page() -> str:
         + _table(["function", "inputs", "not correctly rounded", "largest error, ulp"], double)
         + PAIRS
         + _table(["function", "inputs", "not correctly rounded"], pairs)
+        + FORMULAS
+        + _table(["operator", "inputs", "largest error, ulp"], formulas)
     )
 
 

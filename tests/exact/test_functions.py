@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from collections.abc import Iterator
@@ -89,6 +90,15 @@ def test_types_of_16_bits_are_correctly_rounded(name: str, dtype: str) -> None:
 @pytest.mark.parametrize("name", powers.NAMES)
 def test_functions_of_two_numbers(name: str, dtype: str) -> None:
     assert measure.pair_errors(name, dtype, 60, seed=3)[1] == []
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="the reference is compiled")
+def test_formulas_are_as_near_as_the_page_says(tmp_path: Any) -> None:
+    values = prove.reference_values(str(tmp_path))
+    recorded = json.loads(measure.MEASURES.read_text())["formulas"]
+    for op in measure.FORMULAS:
+        _, worst = measure.formula_error(op, values, step=measure.FORMULA_STEP * 257)
+        assert 0.49 < worst <= recorded[op]["ulp"]
 
 
 def test_the_page_is_up_to_date() -> None:
