@@ -9,6 +9,7 @@ from typing import Any
 from onemodel import attributes as attribute_values
 from onemodel import types as value_types
 from onemodel.backends.base import Backend, Namespace
+from onemodel.backends.exact.symbolic import fused
 from onemodel.drawing import Once, key_source
 from onemodel.frames import Frame, Node, Value
 from onemodel.ops.registry import Operator
@@ -68,6 +69,8 @@ class Binder:
         if "once" in entry.extras:
             options["once"] = Once()
         call: Callable[..., Any] = partial(function, **options) if options else function
+        if entry.elementwise and self.mode == "exact" and function is entry.function:
+            call = fused(function, options)
         if step.bodies:
             return self._with_bodies(step, call)
         halves = [i for i, t in enumerate(types) if t in value_types.HALVES and not entry.reads_on_host(i)]

@@ -30,6 +30,9 @@ _NAMES = {
     "round": "rint",
 }
 
+_SPARE = (-1, -2)
+"""Numbers of buffers that hold no value."""
+
 _storage = threading.local()
 
 Place = tuple[int, int]
@@ -123,10 +126,22 @@ class BlockRunner:
 
 
 def _select(target: Array, condition: Array, x: Array, y: Array) -> None:
-    if target is not y:
-        np.copyto(target, y)
-    if condition.any():
-        np.copyto(target, x, where=condition)
+    """By masks, which do not care how often the condition turns, where there is anything to choose."""
+    if not condition.any():
+        if target is not y:
+            np.copyto(target, y)
+        return
+    width = target.itemsize
+    if width == 1:
+        np.copyto(target, np.where(condition, x, y))
+        return
+    mask, change = (_buffer((width, place))[: target.size * width].view(f"i{width}") for place in _SPARE)
+    x, y, bits = x.view(mask.dtype), y.view(mask.dtype), target.view(mask.dtype)
+    np.copyto(mask, condition.view(np.int8))
+    np.negative(mask, out=mask)
+    np.bitwise_xor(x, y, out=change)
+    np.bitwise_and(change, mask, out=change)
+    np.bitwise_xor(change, y, out=bits)
 
 
 def _search(target: Array, table: Array, x: Array) -> None:

@@ -109,6 +109,9 @@ class Value:
     def __ge__(self, other: Operand) -> Value:
         return self._with("greater_equal", other, "bool")
 
+    def __invert__(self) -> Value:
+        return self.trace.logical_not(self) if self.dtype == "bool" else self ^ -1
+
     def __bool__(self) -> bool:
         raise TypeError("a program has no branches: use where or mend")
 
@@ -119,6 +122,9 @@ Operand = Value | float | int
 class Trace:
     """Records instructions; its methods are those of the Array API that programs may use, and two more."""
 
+    value = Value
+    """The class of its values."""
+
     def __init__(self) -> None:
         self.inputs: list[str] = []
         self.instructions: list[Instruction] = []
@@ -127,7 +133,7 @@ class Trace:
     def input(self, dtype: str) -> Value:
         """An input; all of them come first."""
         self.inputs.append(dtype)
-        return Value(self, len(self.inputs) - 1, dtype)
+        return self.value(self, len(self.inputs) - 1, dtype)
 
     def emit(self, operation: str, dtype: str, *operands: Operand | Constant, part: Program | None = None) -> Value:
         """Append an instruction, or find the same one; Python numbers get the dtype of the values beside them."""
@@ -145,7 +151,7 @@ class Trace:
         key = (operation, dtype, part, *map(_identity, checked))
         if key not in self._known:
             self.instructions.append(Instruction(operation, dtype, tuple(checked), part))
-            self._known[key] = Value(self, len(self.inputs) + len(self.instructions) - 1, dtype)
+            self._known[key] = self.value(self, len(self.inputs) + len(self.instructions) - 1, dtype)
         return self._known[key]
 
     def sqrt(self, x: Value) -> Value:
@@ -199,6 +205,14 @@ class Trace:
     def where(self, condition: Value, x: Operand, y: Value) -> Value:
         """x where the condition holds, else y."""
         return self.emit("where", y.dtype, condition, x, y)
+
+    def embed(self, program: Program, *inputs: Value) -> Value:
+        """The result of another program for these inputs, its instructions written out here."""
+        values = list(inputs)
+        for instruction in program.instructions:
+            operands = [values[operand] if isinstance(operand, int) else operand for operand in instruction.operands]
+            values.append(self.emit(instruction.operation, instruction.dtype, *operands, part=instruction.part))
+        return values[-1]
 
     def mend(self, condition: Value, result: Value, part: Callable[..., Value], *inputs: Value) -> Value:
         """``part(*inputs, xp)`` where the condition holds, else ``result``.
@@ -280,6 +294,13 @@ def trace(function: Callable[..., Value], dtypes: Sequence[str]) -> Program:
     result = function(*inputs, recorder)
     if result.number != len(recorder.inputs) + len(recorder.instructions) - 1:
         raise ValueError("the result of a program must be its last instruction")
+    return Program(tuple(recorder.inputs), tuple(recorder.instructions))
+
+
+def program_of(recorder: Trace, result: Value) -> Program:
+    """What a trace recorded, with ``result`` as its last instruction."""
+    if result.number != len(recorder.inputs) + len(recorder.instructions) - 1 or not recorder.instructions:
+        recorder.emit("bitcast", result.dtype, result)
     return Program(tuple(recorder.inputs), tuple(recorder.instructions))
 
 

@@ -35,7 +35,7 @@ extern "C" void launch({arguments}, long long count)
 """
 
 
-def _compiled(program: Program, folder: Path) -> Any:
+def compiled(program: Program, folder: Path) -> Any:
     pointers = [f"void *p{i}" for i in range(len(program.inputs) + 1)]
     kinds = {"float32": "float", "float64": "double", "int64": "long long", "uint32": "unsigned int"}
     values = [f"({kinds[dtype]} *)p{i}" for i, dtype in enumerate([*program.inputs, program.dtypes[-1]])]
@@ -57,7 +57,7 @@ def _compiled(program: Program, folder: Path) -> Any:
     return call
 
 
-def _sample(dtype: str, count: int, seed: int) -> Any:
+def sample(dtype: str, count: int, seed: int) -> Any:
     """Half of all bits, half of ordinary size; the rare special values are there in full."""
     random = np.random.default_rng(seed)
     any_bits = random.integers(0, 1 << 63, count // 2, dtype=np.int64) * 2 + random.integers(0, 2, count // 2)
@@ -68,7 +68,7 @@ def _sample(dtype: str, count: int, seed: int) -> Any:
     return np.concatenate([any_bits.view(dtype), usual.astype(dtype), np.array(special, dtype)])
 
 
-def _same(got: Any, want: Any) -> None:
+def same(got: Any, want: Any) -> None:
     kind = f"u{got.dtype.itemsize}"
     assert ((got.view(kind) == want.view(kind)) | (np.isnan(got) & np.isnan(want))).all()
 
@@ -82,9 +82,9 @@ KINDS += [(name, "odd") for name in sorted(powers.NAMES)]
 @pytest.mark.parametrize(("name", "kind"), KINDS, ids=lambda value: value)
 def test_functions(name: str, kind: str, tmp_path: Path) -> None:
     program = elementary.program(name, kind)
-    inputs = [np.roll(_sample(dtype, COUNT[kind], i), 5 * i) for i, dtype in enumerate(program.inputs)]
+    inputs = [np.roll(sample(dtype, COUNT[kind], i), 5 * i) for i, dtype in enumerate(program.inputs)]
     with np.errstate(all="ignore"):
-        _same(_compiled(program, tmp_path)(*inputs), host_runner(program)(*inputs))
+        same(compiled(program, tmp_path)(*inputs), host_runner(program)(*inputs))
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="the source is compiled for the CPU")
@@ -102,10 +102,10 @@ def test_every_operation(tmp_path: Path) -> None:
         return xp.astype(single, "float64") + xp.astype(xp.minimum(place, k), "float64")
 
     program = trace(body, ["float64", "float64", "int64"])
-    x, y = _sample("float64", 4096, 1), np.roll(_sample("float64", 4096, 2), 3)
+    x, y = sample("float64", 4096, 1), np.roll(sample("float64", 4096, 2), 3)
     k = np.concatenate([np.arange(-2048, 2046), [-(2**63), 2**63 - 1]])
     with np.errstate(all="ignore"):
-        _same(_compiled(program, tmp_path)(x, y, k), host_runner(program)(x, y, k))
+        same(compiled(program, tmp_path)(x, y, k), host_runner(program)(x, y, k))
 
 
 def test_a_table_holds_finite_numbers() -> None:
