@@ -27,6 +27,10 @@ STRICT_TYPES = frozenset(
     "bool float double int8 int16 int32 int64 uint8 uint16 uint32 uint64 complex64 complex128".split()
 )
 """The element types that array-api-strict has: those of the Array API standard."""
+STRICTEST_FLAGS: Mapping[str, bool] = {"boolean_indexing": False, "data_dependent_shapes": False}
+"""What the standard leaves to a library, which array-api-strict can be told to refuse."""
+DATA_DEPENDENT = ("Compress", "NonMaxSuppression", "NonZero", "Unique")
+"""Operators whose outputs' shapes depend on values, so that they need what ``STRICTEST_FLAGS`` refuse."""
 
 
 def manifest_path(namespace: str) -> Path:

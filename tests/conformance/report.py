@@ -10,7 +10,13 @@ from pathlib import Path
 import onnx
 
 from tests.conformance.cases import KINDS, Case, load_cases, subjects
-from tests.conformance.manifest import STRICT_TYPES, namespaces_with_manifest, read_manifest, read_peers
+from tests.conformance.manifest import (
+    DATA_DEPENDENT,
+    STRICT_TYPES,
+    namespaces_with_manifest,
+    read_manifest,
+    read_peers,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
 
@@ -28,7 +34,7 @@ UNREACHABLE = {
     ),
     "test_loop16_seq_none": "the suite's own comparison raises an error",
 }
-"""Cases that no runtime can pass honestly, and why."""
+"""Cases that no runtime can pass honestly, and why; ``test_unreachable`` runs them."""
 
 NOT_EXACT = {
     **dict.fromkeys(
@@ -76,6 +82,23 @@ NAMESPACE_NOTES = {
     "cupy-fast": "CuPy in fast mode, on a stand-in for CuPy over NumPy (`tests/gpu`), not on a GPU",
 }
 
+UNREACHABLE_NOTE = """\
+`tests/conformance/test_unreachable.py` has assertions of its own for them: the share of ones, that a seed repeats the
+draws, and the sequence. `tests/ops/test_random.py` has the moments of all draws.
+"""
+
+STRICT = """\
+## What array-api-strict leaves out
+
+The cases that pass on NumPy in fast mode and are not in array-api-strict's manifest, each with its reason. A test keeps
+the table complete.
+"""
+
+STRICT_FLAGS = """\
+All others also run with array-api-strict's strictest flags, without boolean indexing and without shapes that depend on
+values, but for those of {operators}, whose meaning depends on them.
+"""
+
 OPERATORS = """\
 ## By operator
 
@@ -110,8 +133,10 @@ def render(cases: Mapping[str, Case]) -> str:
         _strict_note(cases, manifests),
         f"{len(cases) - len(UNREACHABLE)} cases are within reach. The others:\n",
         "".join(f"- `{name}`: {reason}\n" for name, reason in UNREACHABLE.items()),
+        UNREACHABLE_NOTE,
         "Of the cases that pass in fast mode exact mode does not pass:\n",
         "".join(f"- `{name}`: {reason}\n" for name, reason in NOT_EXACT.items()),
+        *([STRICT, _left_out_table(cases), _strict_flags()] if "strict-fast" in manifests else []),
         OPERATORS,
         _by_operator(cases, manifests),
         OUTRO,
@@ -146,6 +171,27 @@ def _strict_note(cases: Mapping[str, Case], manifests: Mapping[str, Collection[s
         f"array-api-strict has the standard's element types alone. {len(inside)} cases have no other at their inputs\n"
         f"and outputs; of these {passed} pass on it.\n"
     )
+
+
+def left_out_of_strict(cases: Mapping[str, Case]) -> dict[str, frozenset[str]]:
+    """The cases of NumPy's manifest that array-api-strict's lacks, and the element types that it lacks for each."""
+    names = set(read_manifest("numpy-fast")) - set(read_manifest("strict-fast"))
+    return {name: cases[name].element_types - STRICT_TYPES for name in sorted(names)}
+
+
+def _left_out_table(cases: Mapping[str, Case]) -> str:
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, missing in left_out_of_strict(cases).items():
+        groups.setdefault(tuple(sorted(missing)), []).append(name)
+    rows = []
+    for types, names in sorted(groups.items()):
+        reason = f"the standard has no {' and no '.join(types)}" if types else "none"
+        rows.append([reason, len(names), ", ".join(f"`{name.removeprefix('test_')}`" for name in names)])
+    return _table(["reason", "cases", "names, without `test_`"], rows)
+
+
+def _strict_flags() -> str:
+    return STRICT_FLAGS.format(operators=", ".join(DATA_DEPENDENT[:-1]) + f" and {DATA_DEPENDENT[-1]}")
 
 
 def _by_operator(cases: Mapping[str, Case], manifests: Mapping[str, Collection[str]]) -> str:
