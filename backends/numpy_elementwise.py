@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -203,10 +204,12 @@ def _parametric_relu(x: Array, slope: Array, /, *, xp: Any) -> Array:
     """PRelu: the sum of both sides."""
     if np.broadcast_shapes(x.shape, slope.shape) != x.shape:
         raise ValueError(f"slope of shape {slope.shape} cannot be broadcast to x's shape {x.shape}")
-    return _two_sided(x, slope) if np.isfinite(slope).all() else np.where(x < 0, x * slope, x)
+    return _two_sided(x, slope)
 
 
 def _two_sided(x: Array, slope: Array) -> Array:
+    if not np.isfinite(slope).all():  # times the 0 of the other side it would be NaN
+        return np.where(x < 0, x * slope, x)
     below = np.asarray(x.clip(-np.inf, 0))
     below *= slope
     below += x.clip(0, np.inf)
@@ -215,6 +218,8 @@ def _two_sided(x: Array, slope: Array) -> Array:
 
 def _elu(x: Array, /, *, alpha: float = 1.0, xp: Any) -> Array:
     """Elu: the sum of both sides."""
+    if not math.isfinite(alpha):  # times the 0 of the other side it would be NaN
+        return np.where(x < 0, np.asarray(alpha, x.dtype) * np.expm1(x), x)
     below = np.asarray(x.clip(-np.inf, 0))
     np.expm1(below, out=below)
     below *= np.asarray(alpha, x.dtype)
@@ -225,8 +230,10 @@ def _elu(x: Array, /, *, alpha: float = 1.0, xp: Any) -> Array:
 def _selu(
     x: Array, /, *, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875, xp: Any
 ) -> Array:
-    """Selu: gamma Elu."""
+    """Selu: gamma Elu, but for an infinite ``alpha``, which makes NaN of 0."""
     result = _elu(x, alpha=alpha, xp=xp)
+    if not math.isfinite(alpha):
+        result[x == 0] = np.nan
     result *= np.asarray(gamma, x.dtype)
     return result
 

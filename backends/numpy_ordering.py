@@ -17,12 +17,14 @@ _SPARSE = 8
 
 def top_k(x: Array, k: Array, /, *, axis: int = -1, largest: int = 1, sorted: int = 1, xp: Any) -> tuple[Array, Array]:
     """TopK, see the operator; always sorted."""
-    count = int(k.item()) if k.size == 1 and k.ndim < 2 else -1
+    if k.shape not in ((), (1,)):
+        raise ValueError(f"K of shape {k.shape} must be one number")
+    count = int(k.item())
     if not -x.ndim <= axis < x.ndim:
         raise ValueError(f"axis {axis} is not one of {x.ndim} axes; it goes from {-x.ndim} to {x.ndim - 1}")
     length = x.shape[axis]
     if not 0 <= count <= length:
-        raise ValueError(f"K is {k.tolist()}, but axis {axis} has {length} elements")
+        raise ValueError(f"K is {count}, but axis {axis} has {length} elements")
     rows = np.moveaxis(x, axis, -1)
     indices = None
     if 0 < count * _SPARSE <= length and x.size:

@@ -12,6 +12,7 @@ from onnx import defs, helper
 
 from onemodel import exactness
 from onemodel.errors import OneModelError
+from onemodel.gradient import TRAINING
 from onemodel.ops import registry
 from onemodel.ops.registry import Operator
 from onemodel.session import Session
@@ -19,6 +20,7 @@ from onemodel.types import inner, to_proto
 
 OWN = "own entry"
 BODY = "ONNX function body"
+CHAIN_RULE = "nodes of the chain rule"
 NOT_YET = "-"
 
 _FLOATS = ("tensor(float)", "tensor(double)", "tensor(float16)", "tensor(bfloat16)", "tensor(complex64)")
@@ -35,7 +37,7 @@ class Row:
         domain: ``ai.onnx`` and so on.
         name: the operator's name.
         opsets: those that brought a meaning that OneModel runs.
-        runs: ``"own entry"``, ``"ONNX function body"`` or ``"-"``.
+        runs: ``"own entry"``, ``"ONNX function body"``, ``"nodes of the chain rule"`` (Gradient) or ``"-"``.
         exact: ``"yes"``, ``"no"``, ``"ints only"``; ``"-"`` where the operator does not run.
         deprecated: the opset from which ONNX has it no more, or None.
     """
@@ -67,6 +69,8 @@ def _row(domain: str, name: str, schemas: list[defs.OpSchema], entries: Mapping[
     if entries:
         exact = _exact_entry(entries[max(entries)], live[-1] if live else None)
         return Row(domain or "ai.onnx", name, tuple(sorted(entries)), OWN, exact, deprecated)
+    if (domain, name) == (TRAINING, "Gradient"):
+        return Row(domain, name, (1,), CHAIN_RULE, "yes")
     bodies = {opset: schema for schema in live for opset in _body_opsets(schema)}
     opsets = tuple(opset for opset in sorted(bodies) if _plans(_node_model(bodies[opset], opset, _ON_FLOATS), "fast"))
     if not opsets:

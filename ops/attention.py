@@ -130,8 +130,8 @@ def _masks(q, keys, mask, lengths, past, window, xp):
     bias = allowed = None
     if mask is not None:
         truth = xp.isdtype(mask.dtype, "bool")
-        if mask.ndim == 0 or mask.shape[-1] > keys:
-            raise ValueError(f"attn_mask of shape {mask.shape} does not fit {keys} keys")
+        if not 0 < mask.ndim <= 4 or mask.shape[-1] > keys:
+            raise ValueError(f"attn_mask of shape {mask.shape} must have 1 to 4 dimensions, the last for {keys} keys")
         mask = mask if truth else xp.convert(mask, xp.onnx_code(q.dtype))
         short = keys - mask.shape[-1]
         mask = xp.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, short)], False if truth else -math.inf)

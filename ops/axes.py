@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+T = TypeVar("T", int, float, bool)
+
+
+def numbers(values: Any, kind: Callable[[Any], T]) -> list[T]:
+    """The numbers of an attribute or a host input, a list or one number; none where it is omitted.
+
+    Raises:
+        ValueError: they stand in more than one dimension.
+    """
+    if values is None:
+        return []
+    rank = getattr(values, "ndim", 1)
+    if rank > 1:
+        raise ValueError(f"an input of numbers has shape {values.shape}; it must be one-dimensional")
+    return [kind(value) for value in values] if rank else [kind(values)]
 
 
 def integers(values: Any) -> list[int]:
-    """The integers of an attribute or a host input, whatever its shape; none where it is omitted."""
-    if values is None:
-        return []
-    if getattr(values, "ndim", 1) == 0:
-        return [int(values)]
-    return [*map(int, values)]
+    """``numbers`` that are integers."""
+    return numbers(values, int)
+
+
+def one_number(values: Any, name: str, kind: Callable[[Any], T]) -> T:
+    """The number of a host input that is a scalar or of shape (1,), or a Python number itself.
+
+    Raises:
+        ValueError: there are none or several, or they stand in more than one dimension.
+    """
+    if getattr(values, "shape", ()) not in ((), (1,)):
+        raise ValueError(f"{name} of shape {values.shape} must be one number")
+    return kind(values[0] if getattr(values, "ndim", 0) else values)
 
 
 def one_axis(axis: int, rank: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+from onemodel.ops.axes import integers
 from onemodel.ops.registry import operator
 
 
@@ -255,7 +256,7 @@ _STRING = 8
 @operator("Col2Im", since=18, host=("image_shape", "block_shape"), widen=False)
 def col2im(input, image_shape, block_shape, /, *, dilations=None, pads=None, strides=None, xp):
     """Blocks (N, C * block, L) put back where a window of ``block_shape`` took them, added up where they overlap."""
-    sizes, block = [int(n) for n in image_shape], [int(n) for n in block_shape]
+    sizes, block = integers(image_shape), integers(block_shape)
     windows = xp.sliding(sizes, block, strides, dilations, pads, "NOTSET")
     taps, count = math.prod(block), math.prod(windows.positions)
     if xp.onnx_code(input.dtype) == _STRING:

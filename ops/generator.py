@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from onemodel.ops.axes import integers
+from onemodel.ops.axes import integers, one_number
 from onemodel.ops.element import tensor_type, type_of
 from onemodel.ops.registry import operator
 
@@ -131,9 +131,7 @@ def one_hot_before_11(indices, depth, values, /, *, axis=-1, xp):
 
 def _classes(indices, depth, xp):
     """The indices as int64, and the number of classes."""
-    if math.prod(depth.shape) != 1:
-        raise ValueError(f"depth of shape {depth.shape} must have one element")
-    count = int(depth[(0,) * depth.ndim])
+    count = one_number(depth, "depth", int)
     if count < 0:
         raise ValueError(f"depth {count} is negative")
     classes = xp.convert(indices, 7)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from onemodel.ops.axes import integers, one_axis, some_axes
+from onemodel.ops.axes import integers, one_axis, one_number, some_axes
 from onemodel.ops.registry import operator
 
 # Slices
@@ -220,9 +220,7 @@ def trilu(input, k=None, /, *, upper=1, xp):
     """The upper or lower triangle of each matrix in the last two axes, from the diagonal ``k`` on; zeros elsewhere."""
     if input.ndim < 2:
         raise ValueError(f"the input of shape {input.shape} must have two axes at least")
-    if k is not None and math.prod(k.shape) != 1:
-        raise ValueError(f"k of shape {k.shape} must have one element")
-    diagonal = sum(integers(k))
+    diagonal = 0 if k is None else one_number(k, "k", int)
     rows, columns = input.shape[-2:]
     above = xp.expand_dims(xp.arange(columns), axis=0) - xp.expand_dims(xp.arange(rows), axis=1)
     return xp.where(above >= diagonal if upper else above <= diagonal, input, blank(input, xp))

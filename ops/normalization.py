@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from onemodel.ops.axes import one_axis, some_axes
+from onemodel.ops.axes import one_axis, one_number, some_axes
 from onemodel.ops.random import uniform
 from onemodel.ops.registry import operator
 
@@ -224,10 +224,10 @@ def _in_training(inputs, attributes):
 @operator("Dropout", since=12, host=("ratio", "training_mode"), widen=False, draws=_in_training)
 def dropout(data, ratio=None, training_mode=None, /, *, seed=None, rng, xp):
     """data, in training with ``ratio`` of its elements set to 0 and the others over 1 - ratio; and what was kept."""
-    ratio = 0.5 if ratio is None else float(ratio)
+    ratio = 0.5 if ratio is None else one_number(ratio, "ratio", float)
     if not 0 <= ratio < 1:
         raise ValueError(f"ratio must lie in [0, 1), not be {ratio}")
-    if training_mode is None or not bool(training_mode) or ratio == 0:
+    if training_mode is None or not one_number(training_mode, "training_mode", bool) or ratio == 0:
         return data, xp.ones(data.shape, dtype=xp.bool)
     return _dropped(data, ratio, seed, rng, xp)
 

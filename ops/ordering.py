@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from onemodel.ops.axes import integers, one_axis
+from onemodel.ops.axes import one_axis, one_number
 from onemodel.ops.registry import operator
 
 
@@ -14,10 +14,7 @@ def top_k(x, k, /, *, axis=-1, largest=1, sorted=1, xp):
 
     Of equal ones the one with the lower index comes first; NaN is the greatest.
     """
-    counts = integers(k)
-    if len(counts) != 1:
-        raise ValueError(f"K holds {len(counts)} numbers, not one")
-    return _top(x, counts[0], axis, largest, xp)
+    return _top(x, one_number(k, "K", int), axis, largest, xp)
 
 
 @operator("TopK", since=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
+from onemodel.ops.axes import numbers
 from onemodel.ops.registry import operator
 
 _NEAREST = {
@@ -181,8 +182,7 @@ def _extrapolated(x, plans, sizes, value, xp):
 
 def _numbers(values):
     """A host input as Python numbers; None where it is omitted or empty."""
-    values = [] if values is None else [number.item() for number in values]
-    return values or None
+    return numbers(values, lambda number: number.item()) or None
 
 
 @operator("Resize", since=11, host=("roi", "scales", "sizes"), widen=False)
@@ -254,7 +254,7 @@ def resize(
 @operator("Resize", since=10, host=("scales",), widen=False)
 def resize_at_opset_10(X, scales, /, *, mode="nearest", xp):
     """Position i reads i / scale; nearest rounds it down where the axis grows, up where it shrinks."""
-    return _asymmetric(X, [float(scale) for scale in scales], mode, xp)
+    return _asymmetric(X, numbers(scales, float), mode, xp)
 
 
 def _asymmetric(x, scales, mode, xp):
@@ -275,7 +275,7 @@ def _down_or_up(at, scale):
 @operator("Upsample", since=9, host=("scales",), widen=False)
 def upsample(X, scales, /, *, mode="nearest", xp):
     """Resize of opset 10 with scales of at least 1."""
-    scales = [float(scale) for scale in scales]
+    scales = numbers(scales, float)
     if not all(scale >= 1 for scale in scales):
         raise ValueError(f"scales {scales} must be at least 1; Resize makes arrays smaller")
     return _asymmetric(X, scales, mode, xp)

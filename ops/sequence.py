@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onemodel.ops.axes import integers, one_axis
+from onemodel.ops.axes import integers, one_axis, one_number
 from onemodel.ops.element import tensor_type
 from onemodel.ops.registry import operator
 from onemodel.ops.shape import concat, parts
@@ -30,7 +30,7 @@ def sequence_length(input_sequence, /, *, xp):
 
 def _place(position, count):
     """A position among ``count``, counted from the front."""
-    (place,) = integers(position)
+    place = one_number(position, "position", int)
     if not -count <= place < count:
         raise IndexError(f"position {place} is out of range; it goes from {-count} to {count - 1}")
     return place % count
@@ -45,7 +45,7 @@ def sequence_at(input_sequence, position, /, *, xp):
 @operator("SequenceErase", since=11, host=("position",), widen=False)
 def sequence_erase(input_sequence, position=None, /, *, xp):
     """The sequence without the item at ``position``, or without its last one."""
-    place = _place([-1] if position is None else position, len(input_sequence))
+    place = _place(-1 if position is None else position, len(input_sequence))
     return input_sequence[:place] + input_sequence[place + 1 :]
 
 
@@ -53,7 +53,7 @@ def sequence_erase(input_sequence, position=None, /, *, xp):
 def sequence_insert(input_sequence, tensor, position=None, /, *, xp):
     """The sequence with ``tensor`` before the item at ``position``, or at its end."""
     count = len(input_sequence)
-    (place,) = [count] if position is None else integers(position)
+    place = count if position is None else one_number(position, "position", int)
     if not -count <= place <= count:
         raise IndexError(f"position {place} is out of range; it goes from {-count} to {count}")
     place = place if place >= 0 else place + count
@@ -78,7 +78,7 @@ def split_to_sequence(input, split=None, /, *, axis=0, keepdims=1, xp):
     axis = one_axis(axis, input.ndim)
     length = input.shape[axis]
     if split is None or split.ndim == 0:
-        (each,) = [1] if split is None else integers(split)
+        each = 1 if split is None else one_number(split, "split", int)
         if each < 1:
             raise ValueError(f"split {each} must be positive")
         sizes = [min(each, length - start) for start in range(0, length, each)]

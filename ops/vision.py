@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+from onemodel.ops.axes import integers, one_number
 from onemodel.ops.registry import operator
 
 _FLOAT, _INT32, _INT64, _DOUBLE, _STRING = 1, 6, 7, 11, 8
@@ -24,12 +25,11 @@ def _inside_type(code):
 @operator("AffineGrid", since=20, host=("size",))
 def affine_grid(theta, size, /, *, align_corners=0, xp):
     """The positions (x, y) or (x, y, z) of an image of ``size`` (N, C, [D,] H, W), moved by the matrices ``theta``."""
-    spatial = [int(n) for n in size][2:]
+    sizes = integers(size)
+    spatial = sizes[2:]
     rank = len(spatial)
-    if rank not in (2, 3) or tuple(theta.shape) != (int(size[0]), rank, rank + 1):
-        raise ValueError(
-            f"theta of shape {theta.shape} and size {[int(n) for n in size]} must be of one 2-D or 3-D batch"
-        )
+    if rank not in (2, 3) or tuple(theta.shape) != (sizes[0], rank, rank + 1):
+        raise ValueError(f"theta of shape {theta.shape} and size {sizes} must be of one 2-D or 3-D batch")
     moved = xp.reshape(theta[:, :, rank], (theta.shape[0], *[1] * rank, rank))
     total = None
     for i, count in enumerate(reversed(spatial)):
@@ -375,7 +375,7 @@ def _number(value):
     """A host input of at most one element as a Python number; None where there is none."""
     if value is None or 0 in value.shape:
         return None
-    return float(value if value.ndim == 0 else value[0])
+    return one_number(value, "a limit or threshold", float)
 
 
 def _suppressed(boxes, scores, most, limit, least, center_point_box, xp):

@@ -9,6 +9,7 @@ from pathlib import Path
 from onnx import defs
 
 from onemodel import coverage
+from onemodel.gradient_rules import RULES, constant
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "ops-coverage.md"
@@ -34,6 +35,15 @@ function body that ONNX gives), the element types of its inputs in the newest ve
 version of the schema without a meaning beside it only widened the types.
 
 """
+_GRADIENT = """
+## Under Gradient
+
+ai.onnx.preview.training::Gradient becomes nodes of the chain rule. It has rules for these operators: {rules}.
+
+These do not vary with their inputs, so that no gradient goes through them: {constants}.
+
+Any other on the way from a variable to the target is a `ModelError` that names it: {refused}.
+"""
 _COLUMNS = "| operator | versions | meanings since | types | exact |\n|---|---|---|---|---|\n"
 
 
@@ -48,9 +58,21 @@ def page() -> str:
         parts.append("\n")
     parts.append("## Not covered\n\n")
     parts += [f"- {row.domain}::{row.name}\n" for row in missing] or ["Nothing.\n"]
+    parts.append(_gradient(rows))
     parts.append("\n## What was settled\n\nWhere the specification is silent, or peers differ from it.\n")
     parts += ["\n" + _settled(path) for path in sorted(SETTLED.glob("*.md"))]
     return "".join(parts)
+
+
+def _gradient(rows: Iterable[coverage.Row]) -> str:
+    """Which operators may lie between a variable and a target of Gradient."""
+    named = {name: rule for (domain, name), rule in RULES.items() if domain == ""}
+    names = [row.name if row.domain == "ai.onnx" else f"{row.domain}::{row.name}" for row in rows]
+    return _GRADIENT.format(
+        rules=", ".join(sorted(name for name, rule in named.items() if rule is not constant)),
+        constants=", ".join(sorted(name for name, rule in named.items() if rule is constant)),
+        refused=", ".join(name for name in names if name not in named and not name.endswith("::Gradient")),
+    )
 
 
 def _line(row: coverage.Row) -> str:

@@ -270,3 +270,19 @@ class TestSoftmaxOfHalves:
         power = np.exp(x.astype(np.float64))
         expected = (power / power.sum()).astype(ml_dtypes.bfloat16)
         check(expected, "Softmax", x, rtol=2**-8, atol=0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("alpha", [INF, -INF, NAN])
+@pytest.mark.parametrize("op", ["Elu", "Selu", "LeakyRelu"])
+def test_an_infinite_alpha_touches_nothing_above_zero(op: str, alpha: float, dtype: str) -> None:
+    x = np.array([-INF, -2.0, 0.0, 1.5, INF, NAN]).astype(dtype)
+    below = -alpha if op != "LeakyRelu" else alpha * -2.0
+    at_zero = NAN if op == "Selu" else 0.0
+    want = np.array([-alpha, below, at_zero, 1.5, INF, NAN]).astype(dtype)
+    check(want, op, x, alpha=alpha, **({"gamma": 1.0} if op == "Selu" else {}))
+
+
+@pytest.mark.parametrize("slope", [INF, -INF, NAN])
+def test_an_infinite_slope_touches_nothing_above_zero(slope: float) -> None:
+    check(f32(-slope, 0, 1.5, INF), "PRelu", f32(-2, 0, 1.5, INF), f32(slope))

@@ -187,7 +187,7 @@ class TestAttention:
         refused("must be given together", "Attention", q, k, v, None, k)
         refused("exclude each other", "Attention", q, k, v, None, k, v, np.array([1, 2]))
         refused("does not continue", "Attention", q, k, v, None, k[:1], v)
-        refused("does not fit 5 keys", "Attention", q, k, v, np.zeros((3, 6), np.float32))
+        refused("the last for 5 keys", "Attention", q, k, v, np.zeros((3, 6), np.float32))
         refused("must have 2 elements", "Attention", q, k, v, None, None, None, np.array([1, 2, 3]))
         refused("qk_matmul_output_mode 4", "Attention", q, k, v, qk_matmul_output_mode=4)
         refused("window sizes -2 and -1", "Attention", q, k, v, left_window_size=-2)

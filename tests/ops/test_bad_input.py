@@ -312,6 +312,16 @@ def inference_refuses(spoilt: Case, schema: defs.OpSchema) -> str:
     return ""
 
 
+OF_PYTHON = (
+    "can be converted to Python scalars",
+    "iteration over a 0-d array",
+    "values to unpack",
+    "object has no attribute",
+    "object is not",
+    "truth value of",
+)
+"""Parts of messages that do not say what is wrong with the input."""
+
 PATHS = ({"mode": "fast"}, {"mode": "fast", "kernels": "generic"}, {"mode": "exact"})
 
 
@@ -330,6 +340,8 @@ def verdict(good: Case, spoilt: Case, schema: defs.OpSchema, never: bool) -> str
     errors = [result for result in results if isinstance(result, onemodel.OneModelError)]
     if errors and any("'node'" not in str(error) for error in errors):
         return f"the error does not name the node: {errors[0]}"
+    if foreign := [str(error) for error in errors if any(text in str(error) for text in OF_PYTHON)]:
+        return f"the error speaks of Python's or NumPy's ways: {foreign[0]}"
     if len(errors) == len(results):
         return ""
     if errors:
@@ -397,6 +409,7 @@ def test_every_way_spoils_something(way: Callable[[Case, defs.OpSchema], Spoilt]
         (lambda *_: [np.zeros(2)], "is not refused"),
         (lambda *_: onemodel.ExecutionError("a node"), "does not name the node"),
         (lambda *_: 1 / 0, "raises ZeroDivisionError"),
+        (lambda *_: onemodel.ExecutionError("'node': too many values to unpack"), "speaks of Python's"),
     ],
 )
 def test_the_verdict_finds_what_is_wrong(monkeypatch: pytest.MonkeyPatch, given: Any, expected: str) -> None:

@@ -196,7 +196,14 @@ def test_one_hot_refuses() -> None:
     refused("[off_value, on_value]", "OneHot", ints(1), np.array(3), ints(1, 2, 3), error=onemodel.OneModelError)
     refused("axis 2 is not in [-2, 1]", "OneHot", ints(1), np.array(3), ints(0, 1), axis=2)
     refused("depth -1 is negative", "OneHot", ints(1), np.array(-1), ints(0, 1))
-    refused("one element", "OneHot", ints(1), ints(3, 3), ints(0, 1), error=onemodel.OneModelError)
+    refused(
+        "depth of shape (2,) must be one number",
+        "OneHot",
+        ints(1),
+        ints(3, 3),
+        ints(0, 1),
+        error=onemodel.OneModelError,
+    )
 
 
 @pytest.mark.parametrize("op", ["ConstantOfShape", "EyeLike", "Range", "OneHot"])
