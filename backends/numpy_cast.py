@@ -198,7 +198,8 @@ def _parsed(x: Array, target: np.dtype[Any], code: int, saturate: bool | str, ro
         whole = [min(max(_whole(text), low), high) for text in texts]
         return np.array(whole, target).reshape(x.shape)
     if target in SMALL_INTEGERS:
-        return convert(convert(x, 7), code)
+        low, high = SMALL_INTEGERS[target]
+        return np.array([_wrapped(text, low, high) for text in texts], np.int8).reshape(x.shape).astype(target)
     odd = target != np.float64
     numbers = np.array([_number(text, odd=odd) for text in texts], np.float64).reshape(x.shape)
     return numbers if not odd else convert(numbers, code, saturate=saturate, round_mode=round_mode)
@@ -231,6 +232,14 @@ def _whole(text: str) -> int:
     if np.isfinite(value):
         return int(value)
     return 0 if np.isnan(value) else 2**64 if value > 0 else -(2**64)
+
+
+def _wrapped(text: str, low: int, high: int) -> int:
+    """A whole number without its higher bits; infinities go to the ends."""
+    value = _number(text, odd=False)
+    if np.isinf(value):
+        return high if value > 0 else low
+    return (_whole(text) - low) % (high - low + 1) + low
 
 
 def _truth(text: str) -> bool:
