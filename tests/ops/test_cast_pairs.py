@@ -181,18 +181,16 @@ def to_float(value: Number, name: str, saturate: bool, opset: int) -> int | floa
 def to_power(value: Number, saturate: bool, round_mode: str) -> float:
     """float8e8m0: the sign is ignored."""
     least, greatest = Fraction(2) ** -127, Fraction(2) ** 127
-    if value != value or (not saturate and (abs(value) == math.inf or not least <= abs(value) <= greatest)):
+    if value != value:
         return math.nan
-    if abs(value) == math.inf or abs(value) > greatest:
-        return float(greatest)
-    if abs(value) < least:
-        return float(least)
-    value = abs(Fraction(value))
-    below = Fraction(2) ** (math.frexp(value)[1] - 1)
-    below = below / 2 if below > value else below
-    if value == below or round_mode == "down":
+    size = greatest * 2 if value in (math.inf, -math.inf) else abs(Fraction(value))
+    if not least <= size <= greatest:
+        return float(max(least, min(size, greatest))) if saturate else math.nan
+    below = Fraction(2) ** (size.numerator.bit_length() - size.denominator.bit_length())
+    below = below / 2 if below > size else below
+    if size == below or round_mode == "down":
         return float(below)
-    return float(below * 2 if round_mode == "up" or value >= below * 3 / 2 else below)
+    return float(below * 2 if round_mode == "up" or size >= below * 3 / 2 else below)
 
 
 def to_integer(value: Number, name: str, source: str) -> int:
