@@ -31,6 +31,21 @@ an output is saturated, values from inside the graph are compared too. Errors ar
 
 """
 MIDDLE = """
+## Pipelines of scikit-learn
+
+`tests/models/test_sklearn.py` fits pipelines on seeded data, converts them with skl2onnx, and compares them with
+scikit-learn and with ONNX Runtime, in fast and in exact mode: 25 kinds of classifiers with two and three classes and
+with words for classes, 21 kinds of regressors, outliers and clusters, scalers, encoders, imputers, columns of numbers
+and words, ZipMap on and off, opsets 9 to 18. Labels are equal, numbers within 1e-4. A classifier of texts is written
+with ai.onnx's StringSplit and TfIdfVectorizer, since skl2onnx takes com.microsoft's Tokenizer there.
+
+## Quantised
+
+`tests/models/test_quantized.py` quantises a small convolutional network and an encoder layer with ONNX Runtime's tools:
+static (QDQ with 8 and 16-bit activations, with 8 and 4-bit weights, by tensor and by channel; QOperator), dynamic (int8
+and uint8), blocks of 4 bits, and float16. Outputs are nearly always those of ONNX Runtime to the last digits; where a
+number lies half way between two steps, a step apart.
+
 ## Exported by torch
 
 `tests/models/torch_exports` writes these networks with `torch.nn` in small sizes, gives them seeded random weights, and
