@@ -11,6 +11,7 @@ if not (_HERE / "ops").is_dir():
 _logging.getLogger("onemodel").addHandler(_logging.NullHandler())
 
 from onemodel.config import Limits, SessionConfig
+from onemodel.digest import EXACT_REVISION
 from onemodel.errors import (
     BackendError,
     ExecutionError,
@@ -25,8 +26,6 @@ from onemodel.ops.registry import operator
 from onemodel.session import Session
 
 __version__ = "0.1.0"
-EXACT_REVISION = 1
-"""Raised by every change of any bit that exact mode returns."""
 
 __all__ = [
     "EXACT_REVISION",

@@ -113,6 +113,14 @@ def _npz(_: click.Context, __: click.Parameter, path: Path | None) -> Path | Non
     return path
 
 
+def _json(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
+    if path is not None and path.suffix != ".json":
+        raise click.BadParameter(f"{str(path)!r} does not end with .json, the only format that records are written in")
+    if path is not None and not path.parent.is_dir():
+        raise click.BadParameter(f"there is no folder {str(path.parent)!r}")
+    return path
+
+
 @contextmanager
 def _busy(text: str) -> Iterator[None]:
     """A spinner on standard error, where that is a terminal."""
@@ -188,6 +196,8 @@ def _show_reading(out: Console, reading: Any) -> None:
     "onemodel run model.onnx -i ids=inputs.npz:tokens -i mask=random:1x16",
     "onemodel run model.onnx -i inputs.npz --mode fast --threads 4",
     "onemodel run model.onnx -i random --set batch=8 --set length=128",
+    "onemodel run model.onnx -i inputs.npz --digest",
+    "onemodel run model.onnx -i inputs.npz --record run.json",
 )
 @click.argument("model", type=_MODEL)
 @click.option(
@@ -216,6 +226,15 @@ def _show_reading(out: Console, reading: Any) -> None:
     callback=_sizes,
     help="Size of a symbolic dimension in random inputs. Those not set are 1.",
 )
+@click.option(
+    "--digest", is_flag=True, help="Print one line alone, which is the same wherever the outputs are, bit for bit."
+)
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path),
+    callback=_json,
+    help="Write what 'onemodel verify' needs to this .json file, and the inputs beside it. For exact runs.",
+)
 def run(
     model: Path,
     specs: list[Spec],
@@ -225,6 +244,8 @@ def run(
     seed: int,
     threads: int | None,
     sizes: dict[str, int],
+    digest: bool,
+    record: Path | None,
 ) -> None:
     """Run MODEL once and show its outputs."""
     from onemodel.arrayfile import write_npz
@@ -243,12 +264,21 @@ def run(
         results = session.run(None, values)
         ended = time.perf_counter()
 
+    outputs = dict(zip((value.name for value in session.get_outputs()), results, strict=True))
+    if output is not None:
+        write_npz(output, outputs)
+    if record is not None:
+        from onemodel.record import inputs_path, write
+
+        write(record, model, session, values, outputs)
+    if digest:
+        click.echo(session.digest(outputs))
+        return
     out = console()
     rows = [[name, type_of(feed.value), shape_of(feed.value), feed.source] for name, feed in feeds.items()]
     if rows:
         out.print(table(out, "inputs", ("name", "type", "shape", "from"), rows))
         out.print()
-    outputs = dict(zip((value.name for value in session.get_outputs()), results, strict=True))
     rows = [[name, type_of(value), shape_of(value), preview(value)] for name, value in outputs.items()]
     out.print(table(out, "outputs", ("name", "type", "shape", "values"), rows))
     out.print()
@@ -256,9 +286,84 @@ def run(
         f"mode: {session.mode}   backend: {session.backend}   "
         f"time: {duration(ended - began)} for the run, {duration(loaded - start)} to load"
     )
-    if output is not None:
-        write_npz(output, outputs)
-        out.print(f"wrote {output} ({size(output.stat().st_size)})")
+    for path in (output, record, None if record is None else inputs_path(record)):
+        if path is not None and path.exists():
+            out.print(f"wrote {path} ({size(path.stat().st_size)})")
+
+
+@_command(
+    "Run a recorded run again and compare.",
+    "onemodel verify run.json",
+    "onemodel verify run.json --model elsewhere/model.onnx --threads 1",
+)
+@click.argument("record", type=click.Path(path_type=Path))
+@click.option("--model", type=_MODEL, help="The model, where it does not lie where RECORD says.")
+@click.option("--backend", type=_BACKENDS, default="numpy", show_default=True, help="What computes.")
+@click.option("--threads", type=click.IntRange(1), help="Threads of the BLAS library.")
+def verify(record: Path, model: Path | None, backend: str, threads: int | None) -> None:
+    """Do again the run that 'onemodel run --record' has written to RECORD, and say what differs first.
+
+    The exact revision comes first, then the model, its external data, the inputs, and last the outputs. The exit code
+    is 1 where something differs.
+    """
+    from onemodel.record import compare
+    from onemodel.terminal import console, safe, table
+
+    with _busy("running the model"):
+        found = list(compare(record, model=model, backend=backend, threads=threads))
+    out = console()
+    rows = [[part.what, "same" if part.same else "differs", _short(part.recorded), _short(part.here)] for part in found]
+    out.print(table(out, "", ("what", "", "recorded", "here"), rows))
+    out.print()
+    different = [part for part in found if not part.same]
+    if not different:
+        out.print("The same, bit for bit.")
+        return
+    first, hint = different[0].what, ""
+    if first == "exact revision":
+        hint = "; outputs of two revisions may differ, so record the run anew or verify with the version that wrote it"
+    elif not first.startswith("output"):
+        hint = "; nothing was run"
+    out.print(safe(f"Differs first: {first}{hint}.", out.encoding))
+    click.get_current_context().exit(1)
+
+
+def _short(text: str) -> str:
+    """A hash by its first digits, what stands before it whole."""
+    before, _, last = text.rpartition(" ")
+    return f"{before} {last[:16]}".strip()
+
+
+@_command("Say how exact mode computes each node.", "onemodel check model.onnx")
+@click.argument("model", type=_MODEL)
+def check(model: Path) -> None:
+    """Say of each node of MODEL whether exact mode computes it, and how or why not.
+
+    Nodes of subgraphs and of functions are listed too. The exit code is 1 where a node is refused.
+    """
+    from onemodel.summary import checked, load, place
+    from onemodel.terminal import console, table
+
+    out = console()
+    with _busy("planning"):
+        nodes = checked(load(model))
+    rows = [
+        [
+            place(node.info),
+            f"{node.info.domain or 'ai.onnx'}::{node.info.op_type}",
+            node.info.opset,
+            "no" if node.info.reason else "yes",
+            node.info.reason or node.method,
+        ]
+        for node in nodes
+    ]
+    out.print(table(out, "", ("node", "operator", ">opset", "exact", "how, or why not"), rows))
+    refused = sum(bool(node.info.reason) for node in nodes)
+    out.print()
+    if refused:
+        out.print(f"Exact mode refuses {refused} of {len(nodes)} nodes.")
+        click.get_current_context().exit(1)
+    out.print(f"All {len(nodes)} nodes are exact: the same bits on every machine.")
 
 
 @_command("Show what a model needs.", "onemodel info model.onnx")

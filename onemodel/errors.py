@@ -45,7 +45,7 @@ class InputError(OneModelError):
 
 
 class BackendError(OneModelError):
-    """The backend or device that was asked for is not there."""
+    """The backend or device that was asked for is not there, or does not compute as the mode needs."""
 
 
 class LimitError(OneModelError):

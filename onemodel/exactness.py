@@ -120,3 +120,29 @@ def refusal(entry: Operator, value_types: Iterable[str | None]) -> str | None:
     if defined and any("complex" in value_type for value_type in value_types if value_type):
         return f"{', '.join(defined)}: no exact definition for complex numbers"
     return None
+
+
+_FOLDS = frozenset({"prod", "cumulative_sum", "cumulative_prod"})
+_SUMS = {*exact.sums.FUNCTIONS, *exact.products.FUNCTIONS, *exact.convolution.FUNCTIONS} - _FOLDS
+_FUNCTIONS = frozenset(exact.elementary.FUNCTIONS)
+
+
+def method(entry: Operator, value_types: Iterable[str | None]) -> str:
+    """How exact mode computes an operator that it takes, on values of these types, in a few words."""
+    given = list(value_types)
+    if entry.metadata:
+        return "reads shapes and types alone"
+    if _only_integers(given):
+        return "integers, truth values or text: exact by themselves"
+    used = functions_used(entry.function)
+    double = any(value_type in ("tensor(double)", None) for value_type in given)
+    proven = frozenset() if double else exact.elementary.PROVEN
+    kinds = (
+        ("exact sum, rounded once", used & _SUMS),
+        ("correctly rounded", used & proven),
+        ("fixed program, measured", (used & _FUNCTIONS) - proven),
+        ("-0 below +0, NaN kept", used & exact.extremes.FUNCTIONS.keys()),
+        ("fixed order of rounded steps", used & _FOLDS),
+    )
+    parts = [f"{text}: {', '.join(sorted(names))}" for text, names in kinds if names]
+    return "; ".join(parts) or "moves, comparisons, single IEEE 754 operations"

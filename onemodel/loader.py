@@ -44,6 +44,10 @@ class LoadedModel:
     _proto: onnx.ModelProto = field(repr=False)
     _external: ExternalData = field(repr=False)
 
+    def external_data(self) -> Mapping[str, Any]:
+        """The data outside the model that it uses, by location: a uint8 array of each whole file or buffer."""
+        return self._external.used
+
     def serialize(self) -> tuple[bytes, str | None, dict[str, bytes]]:
         """What ``load`` makes an equal model of: the model's bytes, its ``folder`` and its ``external_data``.
 

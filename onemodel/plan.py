@@ -45,6 +45,19 @@ class _Context:
     live: bool = True
 
 
+@dataclass(frozen=True)
+class CheckedNode:
+    """What exact mode says of one node.
+
+    Attributes:
+        info: the node; ``info.reason`` tells why it is refused and is empty where it is not.
+        method: how it is computed; empty where it is refused.
+    """
+
+    info: NodeInfo
+    method: str
+
+
 class Planner:
     """Makes programs of one model for one configuration.
 
@@ -95,6 +108,16 @@ class Planner:
             return _Builder(self, key, extra).program(extra)
         return self.built[key].program(extra)
 
+    def checked(self) -> list[CheckedNode]:
+        """Every node of the main graph with what exact mode says of it; for a planner in exact mode.
+
+        The nodes of subgraphs and of functions, written out at each call, are among them, and so are unsupported ones.
+
+        Raises:
+            ModelError, LimitError: the model is wrong or too large.
+        """
+        return _Builder(self, frozenset(), (), refuse=False).checked
+
 
 class _Builder:
     """The main graph with all its nodes resolved, for one set of initializers that are fed.
@@ -103,9 +126,10 @@ class _Builder:
         planner: holds the model and the configuration.
         fed: names of initializers that are inputs.
         extra: names of values that are wanted besides the graph's outputs.
+        refuse: False only looks at the nodes, and makes no program.
     """
 
-    def __init__(self, planner: Planner, fed: frozenset[str], extra: Sequence[str]) -> None:
+    def __init__(self, planner: Planner, fed: frozenset[str], extra: Sequence[str], *, refuse: bool = True) -> None:
         self.planner = planner
         self.limits = planner.config.limits
         graph = planner.model.graph
@@ -113,6 +137,7 @@ class _Builder:
         self.count = 0
         self.unsupported: list[NodeInfo] = []
         self.inexact: list[NodeInfo] = []
+        self.checked: list[CheckedNode] = []
         self.positions: dict[Node, int] = {}
         """Of the nodes that draw random numbers: their place in the model, functions written out."""
         self.binder = Binder(
@@ -133,8 +158,9 @@ class _Builder:
             if name in fed and name not in self.scope.names:
                 self._input(self.scope, name, _initializer(value).type)
         self._graph(graph, self.scope, _Context(planner.opsets), extra)
-        self._refuse()
-        self._forget(extra)
+        if refuse:
+            self._refuse()
+            self._forget(extra)
 
     def _forget(self, extra: Sequence[str]) -> None:
         """Let go of nodes and folded constants that nothing reads."""
@@ -290,12 +316,16 @@ class _Builder:
         if "rng" in entry.extras:
             self.positions[step] = self.count
         if self.planner.mode == "exact":
-            reason = exactness.refusal(entry, [t for t, value in zip(types, inputs, strict=True) if value] + inferred)
+            given = [t for t, value in zip(types, inputs, strict=True) if value] + inferred
+            reason = exactness.refusal(entry, given)
             seeded = known.get("seed") is not None or self.planner.config.seed is not None
             if reason is None and not seeded and entry.may_draw([_known(value) for value in inputs], known):
                 reason = UNSEEDED
             if reason is not None:
                 self.inexact.append(replace(info, reason=reason))
+            self.checked.append(
+                CheckedNode(replace(info, reason=reason or ""), "" if reason else exactness.method(entry, given))
+            )
         step.outputs = self._bind_outputs(scope, node, inferred)
         constant = all(value.is_constant for value in step.needs) and not step.bodies and "rng" not in entry.extras
         if constant and context.live and not self.inexact and not self.unsupported:
@@ -385,6 +415,7 @@ class _Builder:
         else:
             reason = "not an ONNX operator"
         self.unsupported.append(replace(info, reason=reason))
+        self.checked.append(CheckedNode(self.unsupported[-1], ""))
 
     def _refuse(self) -> None:
         if self.unsupported:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +15,9 @@ import numpy as np
 from onemodel import conversion, loader, threads, types
 from onemodel.backends import get_backend
 from onemodel.backends.base import Pending, Refused, Unavailable
+from onemodel.backends.exact.trust import check_arithmetic
 from onemodel.config import SessionConfig
+from onemodel.digest import EXACT_REVISION, digest_of
 from onemodel.errors import BackendError, ExecutionError, InputError, LimitError
 from onemodel.plan import Planner
 from onemodel.profile import NodeTime, Profile, timed
@@ -100,6 +103,7 @@ class Session:
         try:
             self._backend = get_backend(self.config.backend, self.config.device)
             self.mode = self.config.mode or self._backend.default_mode
+            self._check_arithmetic()
             self._planner = Planner(
                 self._loaded.model, self._loaded.opset_imports, self.config, self._backend, self.mode
             )
@@ -165,6 +169,52 @@ class Session:
         sizes = {id(value): value.nbytes for value in held}
         return {"constants": sum(sizes.values())}
 
+    def digest(self, outputs: Sequence[Any] | Mapping[str, Any]) -> str:
+        """One line that is the same wherever the outputs are, bit for bit: ``exact-1:`` and 64 hexadecimal digits.
+
+        In exact mode two sessions of one model, fed the same inputs, have the same line on any two machines. The words
+        in front are the mode and ``EXACT_REVISION``; a fast session's line says ``fast-1:`` and holds for its machine.
+
+        The digits are the SHA-256 of these bytes, where a *number* is 8 bytes, unsigned and little-endian, and a *text*
+        is the number of its UTF-8 bytes, then these bytes:
+
+        1. the text ``onemodel``, the number ``EXACT_REVISION``, the number of outputs;
+        2. for each output, in the order of their names (of code points): the name as a text, and the value:
+
+           - a tensor: its ONNX type as a text (``tensor(float)``), the number of dimensions, each dimension's size as a
+             number, then the elements in row-major order, little-endian. Booleans are one byte, 0 or 1. Types of less
+             than 8 bits take one byte each: integers as (u)int8, floats with their bits lowest. Complex numbers are
+             their real part, then the imaginary one. Every NaN is the positive quiet NaN with payload zero (0x7FC00000
+             in float32; 0x7F in float8e4m3fn, 0x7E in float8e5m2, which have more than one too). Strings are texts;
+           - a sequence: the text ``seq``, the number of items, each item as a value;
+           - a map: the text ``map``, the number of entries, then for each key, in ascending order, the key as a tensor
+             without dimensions (int64 or string) and the value as one;
+           - an empty optional: the text ``none``. One that is not empty is the value in it.
+
+        Args:
+            outputs: all outputs as ``run(None, ...)`` returns them, or any values by name.
+
+        Raises:
+            InputError: these are not the model's outputs, or no values of ONNX.
+        """
+        if not isinstance(outputs, Mapping):
+            names = [value.name for value in self._graph.outputs]
+            if isinstance(outputs, str) or not isinstance(outputs, Sequence) or len(outputs) != len(names):
+                given = f"{len(outputs)} of them" if isinstance(outputs, (list, tuple)) else conversion.what_is(outputs)
+                raise InputError(
+                    f"digest takes the {len(names)} outputs as run(None, ...) returns them, or values by name; "
+                    f"got {given}"
+                )
+            outputs = dict(zip(names, outputs, strict=True))
+        return f"{self.mode}-{EXACT_REVISION}:{digest_of(outputs)}"
+
+    def external_hashes(self) -> dict[str, str]:
+        """SHA-256 of the model's external data, by location: of the whole files, or buffers, that hold it."""
+        return {
+            location: hashlib.sha256(data).hexdigest()
+            for location, data in sorted(self._loaded.external_data().items())
+        }
+
     @cached_property
     def _inputs(self) -> dict[str, NodeArg]:
         initializers = self._graph.initializers
@@ -192,6 +242,7 @@ class Session:
 
         Raises:
             InputError: a feed or an output name does not fit the model.
+            BackendError: the session is exact, and this thread flushes subnormal numbers or does not round to nearest.
             ExecutionError: a node failed.
         """
         if isinstance(output_names, str):
@@ -246,6 +297,7 @@ class Session:
             )
             for name in program.names
         ]
+        self._check_arithmetic()
         self._settle_earlier(wait=False)
         with self._backend.running(), threads.limited(self.config.threads):
             results = self._execute(program, *self._placed(program, arrays))
@@ -315,6 +367,14 @@ class Session:
         graph = self._graph
         made = {value.name for node in graph for value in node.outputs if value.name}
         return made | {value.name for value in graph.inputs} | set(graph.initializers)
+
+    def _check_arithmetic(self) -> None:
+        """In exact mode: the calling thread rounds as IEEE 754 says."""
+        if self.mode == "exact":
+            try:
+                check_arithmetic()
+            except Unavailable as error:
+                raise BackendError(str(error)) from error
 
     def _check_names(self, feeds: Mapping[str, Any]) -> None:
         unknown = [name for name in feeds if name not in self._inputs and name not in self._overridable]

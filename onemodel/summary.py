@@ -14,7 +14,7 @@ from onemodel import loader, types
 from onemodel.backends import get_backend
 from onemodel.config import SessionConfig
 from onemodel.errors import InexactOperatorError, UnsupportedOperatorError
-from onemodel.plan import Planner
+from onemodel.plan import CheckedNode, Planner
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,11 @@ def refusals(loaded: loader.LoadedModel, mode: str) -> list[Refusal]:
     return []
 
 
+def checked(loaded: loader.LoadedModel) -> list[CheckedNode]:
+    """Every node of a model, and whether and how exact mode on NumPy computes it."""
+    return Planner(loaded.model, loaded.opset_imports, SessionConfig(), get_backend("numpy", None), "exact").checked()
+
+
 def load(path: Path) -> loader.LoadedModel:
     """The checked model at ``path``."""
     return loader.load(path)
@@ -124,12 +129,13 @@ def _grouped(nodes: Sequence[Any]) -> list[Refusal]:
     for node in nodes:
         groups.setdefault((f"{_domain(node.domain)}::{node.op_type}", node.opset, node.reason), []).append(node)
     return [
-        Refusal(operator, opset, len(members), reason, _place(members[0]))
+        Refusal(operator, opset, len(members), reason, place(members[0]))
         for (operator, opset, reason), members in sorted(groups.items())
     ]
 
 
-def _place(node: Any) -> str:
+def place(node: Any) -> str:
+    """A node's name, or what it makes, and the functions and subgraphs that it is in."""
     name = node.name or ", ".join(filter(None, node.outputs))
     return " in ".join([name, *reversed(node.path)])
 

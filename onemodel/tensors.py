@@ -235,6 +235,11 @@ class ExternalData:
         """The folder, if a file in it has been opened."""
         return self.folder if self._files else None
 
+    @property
+    def used(self) -> Mapping[str, NDArray[np.uint8]]:
+        """What has been opened so far, whole, by location; buffers count as opened."""
+        return {**self._files, **self.buffers}
+
     def open(self, tensor: ir.ExternalTensor) -> ir.TensorProtocol:
         """A tensor that ``check_tensor`` has checked, over its mapped data; ``meta["location"]`` keeps where that lies.
 

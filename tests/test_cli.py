@@ -50,7 +50,7 @@ def pairs(tmp_path: Path) -> Path:
 # Help and version
 
 
-@pytest.mark.parametrize("command", ["demo", "run", "info", "ops"])
+@pytest.mark.parametrize("command", ["demo", "run", "verify", "check", "info", "ops"])
 def test_help_of_each_command_has_examples_that_parse(command: str) -> None:
     result = run(command, "--help")
     assert result.exit_code == 0
@@ -68,7 +68,7 @@ def test_help_of_each_command_has_examples_that_parse(command: str) -> None:
 def test_help_lists_every_command() -> None:
     result = run("--help")
     assert result.exit_code == 0
-    for command in ("demo", "run", "info", "ops", "--version"):
+    for command in ("demo", "run", "verify", "check", "info", "ops", "--version"):
         assert f"  {command} " in result.output
 
 

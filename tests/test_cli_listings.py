@@ -143,6 +143,85 @@ def test_info_of_a_model_that_runs_exactly(tmp_path: Path) -> None:
     assert "The model runs in both modes, exact and fast." in result.output
 
 
+# check
+
+
+def test_check_tells_how_each_node_is_computed(tmp_path: Path) -> None:
+    digits = tmp_path / "digits.onnx"
+    digits.write_bytes(demo.model_bytes())
+    result = run("check", digits)
+    assert result.exit_code == 0, result.output
+    lines = [" ".join(line.split()) for line in result.output.splitlines()]
+    assert "classes ai.onnx::Gemm 21 yes exact sum, rounded once: matmul" in lines
+    assert "relu1 ai.onnx::Relu 21 yes -0 below +0, NaN kept: maximum" in lines
+    assert "flatten ai.onnx::Flatten 21 yes moves, comparisons, single IEEE 754 operations" in lines
+    softmax = "exact sum, rounded once: sum; correctly rounded: exp; -0 below +0, NaN kept: max"
+    assert f"softmax ai.onnx::Softmax 21 yes {softmax}" in lines
+    assert lines[-1] == "All 9 nodes are exact: the same bits on every machine."
+
+
+def test_check_tells_what_hangs_on_the_type(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Exp", ["d"], ["e"], "of doubles"),
+        helper.make_node("Exp", ["f"], ["g"], "of floats"),
+        helper.make_node("ReduceSum", ["i"], ["s"], "of integers"),
+        helper.make_node("Shape", ["d"], ["t"], "of no values"),
+        helper.make_node("CumSum", ["f", "zero"], ["c"], "in order"),
+    ]
+    kinds = {"d": TensorProto.DOUBLE, "f": TensorProto.FLOAT, "i": TensorProto.INT64}
+    model = save(
+        tmp_path / "m.onnx",
+        nodes,
+        [(name, kind, [3]) for name, kind in kinds.items()],
+        [
+            (node.output[0], kinds.get(node.input[0], TensorProto.INT64), None)
+            for node in nodes
+            if node.op_type != "Shape"
+        ],
+        [numpy_helper.from_array(np.int64(0), "zero")],
+    )
+    result = run("check", model)
+    assert result.exit_code == 0, result.output
+    lines = [" ".join(line.split()) for line in result.output.splitlines()]
+    assert "of doubles ai.onnx::Exp 21 yes fixed program, measured: exp" in lines
+    assert "of floats ai.onnx::Exp 21 yes correctly rounded: exp" in lines
+    assert "of integers ai.onnx::ReduceSum 21 yes integers, truth values or text: exact by themselves" in lines
+    assert "of no values ai.onnx::Shape 21 yes reads shapes and types alone" in lines
+    assert "in order ai.onnx::CumSum 21 yes fixed order of rounded steps: cumulative_sum" in lines
+
+
+def test_check_tells_why_a_node_is_refused(tmp_path: Path) -> None:
+    inside = helper.make_graph(
+        [
+            helper.make_node("RandomNormal", [], ["r"], "draw", shape=[1]),
+            helper.make_node("Add", ["r", "x"], ["t"], "add"),
+        ],
+        "branch",
+        [],
+        [helper.make_tensor_value_info("t", TensorProto.FLOAT, [1])],
+    )
+    model = save(
+        tmp_path / "m.onnx",
+        [
+            helper.make_node("If", ["c"], ["y"], "choose", then_branch=inside, else_branch=inside),
+            helper.make_node("Strange", ["y"], ["z"], "odd", domain="other"),
+        ],
+        [("c", TensorProto.BOOL, []), ("x", TensorProto.FLOAT, [1])],
+        [("z", TensorProto.FLOAT, [1])],
+        opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("other", 1)],
+    )
+    result = run("check", model)
+    assert result.exit_code == 1, result.output
+    lines = [" ".join(line.split()) for line in result.output.splitlines()]
+    (draw,) = [line for line in lines if line.startswith("draw in then_branch of If 'choose'")]
+    assert "ai.onnx::RandomNormal 21 no " in draw
+    assert "seed" in draw
+    assert any(line.startswith("add in else_branch of If 'choose' ai.onnx::Add 21 yes") for line in lines)
+    assert "odd other::Strange 1 no not an ONNX operator" in lines
+    assert lines[-1] == "Exact mode refuses 3 of 6 nodes."
+    assert result.stderr == ""
+
+
 # ops
 
 

@@ -1,4 +1,7 @@
-"""What exact products take on trust, put to the test once per process: the error of the library's float64 product."""
+"""What exact mode takes on trust, put to the test.
+
+Once per process the error of the library's float64 product; at the start of each run how the calling thread rounds.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,35 @@ _SHAPES = ((1, 300, 70), (70, 300, 1), (131, 517, 67), (3, 5, 2), (16, 64, 16))
 
 _SAMPLES = 6
 """Elements of each product that are compared."""
+
+
+def check_arithmetic(
+    least: float = 2.0**-1074, one: float = 1.0, quarter: float = 2.0**-54, most: float = 2.0**-53 + 2.0**-54
+) -> None:
+    """Check that the calling thread keeps subnormal numbers and rounds to nearest, in one product and two sums.
+
+    These are settings of each thread (MXCSR on x86-64, FPCR on Arm). Libraries compiled with -ffast-math, audio and
+    game engines change them, and a new thread inherits them from the one that starts it.
+
+    Args:
+        least, one, quarter, most: the operands; parameters, because Python computes what is constant once and for all.
+
+    Raises:
+        Unavailable: it does not; the text says what it does instead.
+    """
+    if least * one == 0:  # where subnormal operands count as zero, so does the other side
+        problem = "takes subnormal numbers for zero"
+    elif one + quarter != one:
+        problem = "rounds upward, not to nearest"
+    elif one + most == one:
+        problem = "rounds downward or toward zero, not to nearest"
+    else:
+        return
+    raise Unavailable(
+        f"exact mode needs IEEE 754 arithmetic, but the floating-point unit of this thread {problem}. A library in "
+        "this process has changed that setting (-ffast-math does when it is loaded; a new thread inherits it): set the "
+        'default again, run in another thread, or use mode="fast"'
+    )
 
 
 def check_product(xp: Any) -> None:

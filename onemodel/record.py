@@ -1,0 +1,177 @@
+"""Recorded runs: what a run was made of and what it gave, so that another machine can do it again and compare."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onemodel import __version__, arrayfile
+from onemodel.digest import EXACT_REVISION, digest_of
+from onemodel.errors import InputError
+from onemodel.session import Session
+from onemodel.terminal import shape_of, type_of
+
+FORMAT = 1
+_EMPTY: Mapping[str, Any] = {"empty optional": None, "seq()": []}
+"""Values that an ``.npz`` file has no key for, by the name of their type."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One thing that a record holds, beside what is here.
+
+    Attributes:
+        what: ``"exact revision"``, ``"model"``, ``"external data 'w'"``, ``"input 'x'"`` or ``"output 'y'"``.
+        recorded, here: both as text; a SHA-256, or type and shape.
+    """
+
+    what: str
+    recorded: str
+    here: str
+
+    @property
+    def same(self) -> bool:
+        return self.recorded == self.here
+
+
+def inputs_path(path: Path) -> Path:
+    """Where the inputs of the record at ``path`` are kept: ``run.json`` has ``run.inputs.npz`` beside it."""
+    return path.with_name(f"{path.stem}.inputs.npz")
+
+
+def write(path: Path, model: Path, session: Session, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+    """Write the record of a run of an exact session, as JSON, and the inputs beside it.
+
+    Args:
+        path: the record.
+        model: where the session's model lies; kept as a path from the record's folder.
+        session: the session.
+        inputs, outputs: values by name.
+
+    Raises:
+        InputError: the session is not exact, or an input cannot be kept in an ``.npz`` file.
+        OSError: a file cannot be written.
+    """
+    if session.mode != "exact":
+        raise InputError('the run is in mode="fast", whose bits hang on the machine; only exact runs are recorded')
+    described = _described(inputs)
+    if any(value["type"] not in _EMPTY for value in described.values()):
+        arrayfile.write_npz(inputs_path(path), inputs)
+    content = {
+        "format": FORMAT,
+        "exact_revision": EXACT_REVISION,
+        "written_by": {
+            "onemodel": __version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+            "machine": platform.machine(),
+        },
+        "model": {
+            "path": Path(os.path.relpath(model.absolute(), path.absolute().parent)).as_posix(),
+            "sha256": _file_hash(model),
+            "external_data": session.external_hashes(),
+        },
+        "inputs": described,
+        "outputs": _described(outputs),
+        "digest": session.digest(outputs),
+    }
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def compare(
+    path: Path, *, model: Path | None = None, backend: str = "numpy", threads: int | None = None
+) -> Iterator[Comparison]:
+    """Hold a record against this machine; the run itself is done only where all before it is the same.
+
+    Args:
+        path: the record.
+        model: the model, where it does not lie where the record says.
+        backend, threads: how to run it now; neither changes a bit.
+
+    Yields:
+        revision, model, external data, inputs and outputs, in this order. Nothing follows a difference in one of the
+        first four kinds, because the run would be another one.
+
+    Raises:
+        InputError: the file is no record, or the inputs beside it are gone.
+        OneModelError: the model cannot be run here.
+        OSError: a file cannot be read.
+    """
+    record = _read(path)
+    here = path.parent / record["model"]["path"] if model is None else model
+    for found in (
+        Comparison("exact revision", str(record["exact_revision"]), str(EXACT_REVISION)),
+        Comparison("model", record["model"]["sha256"], _file_hash(here)),
+    ):
+        yield found
+        if not found.same:
+            return
+    session = Session(here, backend=backend, mode="exact", threads=threads, outputs="numpy")
+    hashes = session.external_hashes()
+    feeds = _feeds(path, record["inputs"])
+    before = [
+        Comparison(f"external data {name!r}", known, hashes.get(name, "not used"))
+        for name, known in record["model"]["external_data"].items()
+    ]
+    described = _described(feeds)
+    before += [
+        Comparison(f"input {name!r}", _text(known), _text(described[name])) for name, known in record["inputs"].items()
+    ]
+    for found in before:
+        yield found
+        if not found.same:
+            return
+    names = [value.name for value in session.get_outputs()]
+    outputs = _described(dict(zip(names, session.run(None, feeds), strict=True)))
+    for name, known in record["outputs"].items():
+        yield Comparison(f"output {name!r}", _text(known), _text(outputs[name]) if name in outputs else "not there")
+
+
+def _described(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    return {
+        name: {"type": type_of(value), "shape": shape_of(value), "sha256": digest_of({name: value})}
+        for name, value in values.items()
+    }
+
+
+def _text(value: Mapping[str, str]) -> str:
+    return f"{value['type']} {value['shape']} {value['sha256']}"
+
+
+def _feeds(path: Path, inputs: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """The recorded inputs."""
+    kept = inputs_path(path)
+    if any(value["type"] not in _EMPTY for value in inputs.values()) and not kept.exists():
+        raise InputError(f"the inputs of {path} are not there; they were written to {kept.name} beside it")
+    return {
+        name: _EMPTY[value["type"]] if value["type"] in _EMPTY else arrayfile.read(kept, name, value["type"])
+        for name, value in inputs.items()
+    }
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record["format"] != FORMAT:
+            raise InputError(f"{path} is a record of format {record['format']}; this version reads format {FORMAT}")
+        for part in (record["model"]["path"], record["model"]["sha256"], record["exact_revision"]):
+            str(part)
+        for value in (*record["inputs"].values(), *record["outputs"].values()):
+            _text(value)
+        dict(record["model"]["external_data"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} is no record that 'onemodel run --record' wrote: {error!r}") from error
+    return dict(record)
+
+
+def _file_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
