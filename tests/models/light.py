@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,9 @@ def load(name: str) -> onnx.ModelProto:
     return onnx.load(FOLDER / f"light_{name}.onnx")
 
 
-def with_random_weights(model: onnx.ModelProto, seed: int = 0) -> onnx.ModelProto:
+def with_random_weights(
+    model: onnx.ModelProto, seed: int = 0, generator: Callable[[Sequence[int]], Any] = np.random.default_rng
+) -> onnx.ModelProto:
     """A copy of a light model whose constant weights are random.
 
     Filters and matrices are normal with He's standard deviation, sqrt(2 / fan-in), biases and offsets normal with 0.1,
@@ -50,6 +52,7 @@ def with_random_weights(model: onnx.ModelProto, seed: int = 0) -> onnx.ModelProt
     Args:
         model: one of the light models.
         seed: another seed gives other weights.
+        generator: makes the source of numbers of one weight from two seeds.
 
     Raises:
         ValueError: a constant is used in a way that none of the light models has.
@@ -66,11 +69,11 @@ def with_random_weights(model: onnx.ModelProto, seed: int = 0) -> onnx.ModelProt
             shape = tuple(int(size) for size in numpy_helper.to_array(initializers[node.input[0]]))
             node.op_type = "Constant"
             del node.input[:]
-            _fill(node.attribute[0].t, shape, _draw(users, node.output[0], shape, seed))
+            _fill(node.attribute[0].t, shape, _draw(users, node.output[0], shape, generator, seed))
     for name, tensor in initializers.items():
         if tensor.data_type == onnx.TensorProto.FLOAT and users[name]:
             shape = tuple(tensor.dims)
-            _fill(tensor, shape, _draw(users, name, shape, seed))
+            _fill(tensor, shape, _draw(users, name, shape, generator, seed))
     return copy
 
 
@@ -100,8 +103,11 @@ def input_name(model: onnx.ModelProto) -> str:
     return name
 
 
-def _draw(users: _Users, name: str, shape: tuple[int, ...], seed: int) -> np.ndarray[Any, Any]:
-    rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+def _draw(
+    users: _Users, name: str, shape: tuple[int, ...], generator: Callable[[Sequence[int]], Any], seed: int
+) -> np.ndarray[Any, Any]:
+    rng = generator([seed, zlib.crc32(name.encode())])
+    values: np.ndarray[Any, Any]
     (kind,) = {_kind(users, node, index) for node, index in _uses(users, name)} or {"nothing"}
     if kind == "filter":
         # The matrix of inception_v1 is declared with leading ones and reshaped; its last axis is what is summed over.

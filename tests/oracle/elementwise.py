@@ -75,7 +75,7 @@ def bit_shift(d: Draw) -> Case:
 @draws("Abs", "Neg", "Sign", "Ceil", "Floor", "Round", "Reciprocal", "Sqrt", "Not", "BitwiseNot", "Identity")
 def one_operand(d: Draw) -> Case:
     x = d.array(d.dtype("V" if d.op == "Identity" and d.opset >= 14 else "T"), d.shape())
-    return d.case(x / 2 if d.op == "Round" else x)
+    return d.case((x / 2).astype(x.dtype) if d.op == "Round" else x)
 
 
 @draws("IsNaN", "IsInf")
