@@ -129,7 +129,8 @@ def numbers(kind: str, dtype: Any, shape: tuple[int, ...], *seeds: int) -> Array
     return values
 
 
-def _allowed(op: str, dtype: np.dtype[Any]) -> bool:
+def allowed(op: str, dtype: np.dtype[Any]) -> bool:
+    """Whether the latest version of an operator takes this type as its first input."""
     schema = defs.get_schema(op, harness.LATEST)
     constraints = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
     return types.of_dtype(dtype) in constraints.get(schema.inputs[0].type_str, [schema.inputs[0].type_str])
@@ -154,7 +155,7 @@ def _elementwise() -> Iterator[DigestCase]:
     for table, make in ((ELEMENTWISE, one), (PAIRS, two)):
         for name, attributes in table.items():
             for dtype in FLOATS.values():
-                if _allowed(name.split()[0], dtype):
+                if allowed(name.split()[0], dtype):
                     yield _case(f"{name} {dtype.name}", partial(make, dtype), **attributes)
 
 
@@ -164,13 +165,13 @@ def _rows() -> Iterator[DigestCase]:
         outputs = {"TopK": 2, "Unique": 4}.get(op, 1)
         for dtype in FLOATS.values():
             for kind in KINDS:
-                if _allowed(op, dtype):
+                if allowed(op, dtype):
                     make = partial(_first_and_others, kind, dtype, (4, 523), others)
                     yield _case(f"{name} {dtype.name} {kind}", make, outputs=outputs, **attributes)
     for name, attributes in IMAGES.items():
         for dtype in FLOATS.values():
             for kind in ("plain", "spread", "bits"):
-                if _allowed(name, dtype):
+                if allowed(name, dtype):
                     make = partial(_first_and_others, kind, dtype, (2, 3, 9, 8), ())
                     yield _case(f"{name} {dtype.name} {kind}", make, **attributes)
 
@@ -221,7 +222,7 @@ def _products() -> Iterator[DigestCase]:
     for name, (shapes, attributes) in PRODUCTS.items():
         for dtype in FLOATS.values():
             for kind in KINDS:
-                if _allowed(name.split()[0], dtype) and (kind, name) != ("bits", "Attention"):
+                if allowed(name.split()[0], dtype) and (kind, name) != ("bits", "Attention"):
                     yield _case(f"{name} {dtype.name} {kind}", partial(_factors, kind, dtype, shapes), **attributes)
 
 
