@@ -75,7 +75,7 @@ def write(path: Path, model: Path, session: Session, inputs: Mapping[str, Any], 
             "machine": platform.machine(),
         },
         "model": {
-            "path": Path(os.path.relpath(model.absolute(), path.absolute().parent)).as_posix(),
+            "path": _way(path.absolute().parent, model.absolute()),
             "sha256": _file_hash(model),
             "external_data": session.external_hashes(),
         },
@@ -133,6 +133,14 @@ def compare(
     outputs = _described(dict(zip(names, session.run(None, feeds), strict=True)))
     for name, known in record["outputs"].items():
         yield Comparison(f"output {name!r}", _text(known), _text(outputs[name]) if name in outputs else "not there")
+
+
+def _way(folder: Path, model: Path) -> str:
+    """The path of a model from a folder; as it is where there is no such way, between drives of Windows."""
+    try:
+        return Path(os.path.relpath(model, folder)).as_posix()
+    except ValueError:
+        return model.as_posix()
 
 
 def _described(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:

@@ -290,7 +290,38 @@ def _gradient() -> tuple[onnx.ModelProto, Feeds]:
     return helper.make_model(graph, opset_imports=opsets, ir_version=10), feeds
 
 
+def _bits_of_results(dtype: str) -> tuple[onnx.ModelProto, Feeds]:
+    """The bits of computed values, NaN among them: whose payload and sign survive, each machine decides for itself."""
+    node, target = helper.make_node, {"float": "int32", "double": "int64", "float16": "int16"}[dtype]
+    results = {op: ["x", "y"] for op in ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow")}
+    results |= {op: ["x"] for op in "Sqrt Log Sin Neg Abs Relu Round Softsign Tanh Softmax".split()}
+    results |= {op: ["x", "axis"] for op in ("ReduceSum", "ReduceMax", "ReduceMean", "ReduceProd", "CumSum")}
+    results["MatMul"] = ["x", "t"]
+    nodes = [node(op, inputs, [op]) for op, inputs in results.items()]
+    code = types.code_of(f"tensor({target})")
+    nodes += [node("BitCast", [name], [f"{name}_bits"], to=code) for name in results]
+    nodes += [node("Cast", [name], [f"{name}_8"], to=types.code_of("tensor(float8e5m2)")) for name in results]
+    nodes += [node("BitCast", [f"{name}_8"], [f"{name}_8_bits"], to=types.code_of("tensor(uint8)")) for name in results]
+    nodes += [node("Cast", [name], [f"{name}_text"], to=onnx.TensorProto.STRING) for name in results]
+    outputs = [onnx.ValueInfoProto(name=f"{name}_{kind}") for name in results for kind in ("bits", "8_bits", "text")]
+    value_type = types.dtype_of(f"tensor({dtype})")
+    pool = bits(value_type, (6, 40), 77)
+    special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5], value_type)
+    nan = np.array([np.nan], value_type)
+    with np.errstate(invalid="ignore"):
+        x = np.concatenate(
+            [pool, special[:, None], -special[:, None], np.broadcast_to(nan, (6, 1)), -special[::-1, None]], 1
+        )
+    feeds = {"x": x, "y": np.ascontiguousarray(x[::-1, ::-1]), "t": np.ascontiguousarray(x.T)}
+    infos = [helper.make_tensor_value_info(name, types.code_of(f"tensor({dtype})"), None) for name in feeds]
+    axis = onnx.numpy_helper.from_array(np.array([1]), "axis")
+    graph = helper.make_graph(nodes, "bits", infos, outputs, [axis])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 26)], ir_version=13), feeds
+
+
 def _special() -> Iterator[DigestCase]:
+    for name in ("float", "double", "float16"):
+        yield DigestCase(f"BitCast of-results {name}", partial(_bits_of_results, name))
     attention = [(1, 2, 5, 8), (1, 2, 9, 8), (1, 2, 9, 8)]
     for dtype in (np.float32, np.float64):
         yield _optimizer("Adagrad", dtype, 1, decay_factor=0.1, norm_coefficient=0.01)

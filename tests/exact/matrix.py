@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -130,7 +131,7 @@ def _quietly(command: list[str]) -> None:
 def rows() -> list[Row]:
     """The whole matrix for this machine."""
     found = [Row("default", "nothing set")]
-    x86 = os.uname().machine in ("x86_64", "AMD64")
+    x86 = platform.machine() in ("x86_64", "AMD64")
     found += [
         Row("BLAS kernel", core, {"OPENBLAS_CORETYPE": core}, quick=core in ("Haswell", "Prescott"))
         for core in ("SkylakeX", "Haswell", "Nehalem", "Prescott")

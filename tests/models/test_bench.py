@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bench import light, overhead
+from bench import exact_models, light, overhead
+from tests.exact.digest_models import models
 
 
 def test_light(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,3 +55,15 @@ def test_overhead(capsys: pytest.CaptureFixture[str]) -> None:
 def test_overhead_of_unknown_operator() -> None:
     with pytest.raises(LookupError, match="OneModel has no Nothing"):
         overhead.measure("Nothing", 5, 1)
+
+
+def test_exact_models(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    small = {case.name: case.make for case in models() if case.name in ("model decoder", "model digits")}
+    monkeypatch.setattr(exact_models, "MODELS", small)
+    assert exact_models.main(["--seconds", "0.1", "--operators", "--only", "decoder"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    name, kind, fast, exact, ratio, *_ = next(line for line in lines if line[:2] == ["model", "decoder"])
+    assert (name, kind) == ("model", "decoder")
+    assert float(ratio) == pytest.approx(float(exact) / float(fast), rel=0.1)
+    assert any(line[2:3] == ["MatMul"] for line in lines)
+    assert not any("digits" in line for line in lines)
