@@ -173,11 +173,10 @@ def run(row: Row, folder: Path, extra: Sequence[str] = (), *, fast: Mapping[str,
     start = time.perf_counter()
     try:
         python = [sys.executable] if row.python is None else row.python(folder)
-        printed = _digests(row, python, [*row.arguments, *extra, "--json"])
-        changed = None
-        if fast is not None and "--backend" not in row.arguments:
-            other = _digests(row, python, [*extra, "--fast"])
-            changed = sum(fast[name] != digest for name, digest in other.items() if name in fast)
+        counted = fast is not None and "--backend" not in row.arguments
+        printed = _digests(row, python, [*row.arguments, *extra, "--json", *["--fast"] * counted])
+        other = printed.pop("fast", {})
+        changed = sum(fast[name] != digest for name, digest in other.items() if name in fast) if fast else None
     except RuntimeError as error:
         return Outcome(row, None, time.perf_counter() - start, str(error))
     return Outcome(row, printed, time.perf_counter() - start, fast=changed)
@@ -185,7 +184,8 @@ def run(row: Row, folder: Path, extra: Sequence[str] = (), *, fast: Mapping[str,
 
 def fast_hashes(extra: Sequence[str] = ()) -> dict[str, str]:
     """The hashes of fast mode's outputs with nothing set."""
-    return _digests(Row("", ""), [sys.executable], [*extra, "--fast"])
+    hashes: dict[str, str] = _digests(Row("", ""), [sys.executable], [*extra, "--json", "--fast"])["fast"]
+    return hashes
 
 
 def _digests(row: Row, python: list[str], arguments: Sequence[str]) -> dict[str, Any]:
@@ -282,9 +282,10 @@ def _outcomes(
 ) -> Iterator[Outcome]:
     hashes = fast_hashes(extra) if fast else None
     for row in chosen:
-        if console.is_terminal:
-            console.print(f"{row.axis}: {row.setting} ...")
-        yield run(row, folder, extra, fast=hashes)
+        outcome = run(row, folder, extra, fast=hashes)
+        found = outcome.problem or f"{outcome.count('same')} same, {outcome.count('different')} different"
+        console.print(f"{row.axis}, {row.setting}: {found}")
+        yield outcome
 
 
 def _as_json(outcome: Outcome) -> dict[str, Any]:
