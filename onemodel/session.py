@@ -206,7 +206,13 @@ class Session:
                     f"got {given}"
                 )
             outputs = dict(zip(names, outputs, strict=True))
-        return f"{self.mode}-{EXACT_REVISION}:{digest_of(outputs)}"
+        backend = self._backend
+
+        def to_host(value: Any) -> Any:
+            return backend.to_host(value) if isinstance(value, backend.array_type) else value
+
+        values = {name: conversion.moved(value, to_host) for name, value in outputs.items()}
+        return f"{self.mode}-{EXACT_REVISION}:{digest_of(values)}"
 
     def external_hashes(self) -> dict[str, str]:
         """SHA-256 of the model's external data, by location: of the whole files, or buffers, that hold it."""
