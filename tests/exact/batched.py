@@ -109,18 +109,34 @@ BATCHED: dict[str, Batched] = {
     "DeformConv": case(rows(B, 2, 5, 5), floats(3, 2, 2, 2), rows(B, 8, 4, 4)),
     "DepthToSpace": case(rows(B, 8, 2, 3), blocksize=2),
     "DequantizeLinear": case(Rows(whole(0, 256, B, 7, dtype=np.uint8)), np.float32(0.3), np.uint8(9)),
+    "DFT": case(rows(B, 12, 1), None, np.array(1)),
+    "DFT inverse": case(rows(B, 3, 10, 2), None, np.array(2), inverse=1),
+    "Det": case(rows(B, 4, 4)),
     "Dropout": case(rows(B, 7)),
     "Einsum": case(rows(B, 4, 30), floats(30, 5), equation="bij,jk->bki"),
     "Expand": case(rows(B, 1, 4), ints(1, 3, 4)),
     "Flatten": case(rows(B, 3, 2)),
     "Gather": case(rows(B, 6, 2), ints(4, 0, -1), axis=1),
     "GatherElements": case(rows(B, 6), Rows(whole(-6, 6, B, 9)), axis=1),
+    "GRU": case(rows(6, B, 5, axis=1), floats(1, 9, 5), floats(1, 9, 3), out=(2, 1), hidden_size=3),
     "GatherND": case(rows(B, 6, 2), Rows(whole(0, 6, B, 1)), batch_dims=1),
     "Gemm": case(rows(B, 40), floats(7, 40), floats(7), transB=1, alpha=0.3, beta=1.7),
     "GridSample": case(rows(B, 2, 5, 6), rows(B, 3, 4, 2), mode="cubic"),
     "GroupNormalization": case(rows(B, 6, 5), floats(6), floats(6, seed=1), num_groups=3),
     "Identity": case(rows(B, 7)),
     "InstanceNormalization": case(rows(B, 6, 5), floats(6), floats(6, seed=1)),
+    "LSTM": case(
+        *(
+            rows(6, B, 5, axis=1),
+            floats(2, 12, 5),
+            floats(2, 12, 3),
+            floats(2, 24),
+            Rows(whole(1, 7, B, dtype=np.int32)),
+        ),
+        out=(2, 1, 1),
+        hidden_size=3,
+        direction="bidirectional",
+    ),
     "LayerNormalization": case(rows(B, 33), floats(33), floats(33, seed=1), out=(0, 0, 0)),
     "LinearAttention": case(
         *(rows(B, 6, 8, seed=i) for i in range(3)), out=(0, 0), update_rule="linear", q_num_heads=2, kv_num_heads=2
@@ -141,6 +157,7 @@ BATCHED: dict[str, Batched] = {
     ),
     "QuantizeLinear": case(rows(B, 40), np.float32(0.013), np.uint8(120)),
     "RMSNormalization": case(rows(B, 33), floats(33)),
+    "RNN": case(rows(6, B, 5, axis=1), floats(1, 3, 5), floats(1, 3, 3), out=(2, 1), hidden_size=3),
     "RegexFullMatch": case(Rows(words(B, 4)), pattern="[a-z ]*"),
     "Reshape": case(rows(B, 4, 6), ints(0, -1, 3)),
     "Resize": case(rows(B, 2, 5, 6), None, np.float32([1, 1, 1.7, 0.6]), mode="cubic", antialias=1),
@@ -158,6 +175,7 @@ BATCHED: dict[str, Batched] = {
         pooled_shape=[2, 3],
     ),
     "RotaryEmbedding": case(rows(B, 3, 6, 8), floats(9, 4), floats(9, 4, seed=1), Rows(whole(0, 9, B, 6))),
+    "STFT": case(rows(B, 60, 1), np.array(8), floats(16)),
     "Scan": case(rows(B, 4), rows(B, 6, 4), out=(0, 1), body=_scan(), num_scan_inputs=1, scan_input_axes=[1]),
     "Scatter": case(rows(B, 6), Rows(whole(0, 6, B, 3)), rows(B, 3, seed=1), axis=1, opset=10),
     "ScatterElements": case(rows(B, 6), Rows(whole(0, 6, B, 9)), rows(B, 9, seed=1), axis=1, reduction="add"),
@@ -307,7 +325,8 @@ EXEMPT: Mapping[str, str] = {
         "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike".split(), _DRAWS
     ),
     **dict.fromkeys(
-        "BlackmanWindow Constant ConstantOfShape EyeLike HammingWindow HannWindow Range Shape Size".split(), _NO_BATCH
+        "BlackmanWindow Constant ConstantOfShape EyeLike HammingWindow HannWindow Range Shape Size".split(),
+        _NO_BATCH,
     ),
     **dict.fromkeys(
         "ConcatFromSequence Optional OptionalGetElement OptionalHasElement SplitToSequence".split(), _WHOLE
@@ -319,6 +338,7 @@ EXEMPT: Mapping[str, str] = {
     **dict.fromkeys("If Loop SequenceMap".split(), _BODY),
     **dict.fromkeys("MaxUnpool NonMaxSuppression NonZero ScatterND StringNormalizer StringSplit Unique".split(), _ALL),
     **dict.fromkeys("Adagrad Adam Momentum".split(), _STEP),
+    "MelWeightMatrix": _NO_BATCH,
     "DynamicQuantizeLinear": "its scale comes from the range of the whole tensor",
 }
 """Operators without a batch."""
