@@ -15,7 +15,7 @@ import tracemalloc
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -100,22 +100,10 @@ def by_operator(model: onnx.ModelProto, feeds: Feeds, mode: str, runs: int) -> d
     """Seconds of one run in each operator of the main graph: medians over ``runs``, summed over the nodes."""
     session = onemodel.Session(model, mode=mode, threads=1)
     session.run(None, feeds)
-    ((key, program),) = session._programs.items()
-    taken: dict[int, list[float]] = {}
-
-    def timed(call: Callable[..., Any], times: list[float], *values: Any) -> Any:
-        start = time.thread_time()
-        result = call(*values)
-        times.append(time.thread_time() - start)
-        return result
-
-    steps = [(partial(timed, call, taken.setdefault(i, [])), *rest) for i, (call, *rest) in enumerate(program.steps)]
-    session._programs[key] = replace(program, steps=steps)  # type: ignore[arg-type]
-    for _ in range(runs):
-        session.run(None, feeds)
+    profiles = [session.profile(feeds).nodes for _ in range(runs)]
     totals: dict[str, float] = defaultdict(float)
-    for i, (*_, info) in enumerate(program.steps):
-        totals[info.op_type] += statistics.median(taken[i])
+    for steps in zip(*profiles, strict=True):
+        totals[steps[0].node.op_type] += statistics.median(step.seconds for step in steps)
     return totals
 
 

@@ -209,7 +209,9 @@ class Session:
         backend = self._backend
 
         def to_host(value: Any) -> Any:
-            return backend.to_host(value) if isinstance(value, backend.array_type) else value
+            # The backend's own arrays of small types offer no protocol.
+            bare = hasattr(value, "dtype") and not hasattr(value, "__dlpack__") and not hasattr(value, "__array__")
+            return backend.to_host(value) if bare or isinstance(value, backend.array_type) else value
 
         values = {name: conversion.moved(value, to_host) for name, value in outputs.items()}
         return f"{self.mode}-{EXACT_REVISION}:{digest_of(values)}"
