@@ -60,15 +60,27 @@ def equal(got: Any, want: Any) -> None:
     assert got.tolist() == want.tolist() if got.dtype == object else got.tobytes() == want.tobytes()
 
 
+def one_nan(value: Any) -> Any:
+    """``value`` with one NaN, positive and without payload, as exact mode gives it."""
+    if isinstance(value, list):
+        return [one_nan(item) for item in value]
+    if value is None or value.dtype == object or value.dtype.kind in "biu" or "int" in value.dtype.name:
+        return value
+    if value.dtype.kind == "c":
+        return one_nan(value.view(value.real.dtype)).view(value.dtype) if value.ndim else value
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isnan(value.astype(np.float64)), np.asarray(np.nan, value.dtype), value).astype(value.dtype)
+
+
 def passes(value_type: str, values: list[Any], nodes: list[onnx.NodeProto] | None = None) -> None:
-    """The nodes, or Identity, give each of ``values`` back, bit by bit."""
+    """The nodes, or Identity, give each of ``values`` back, bit by bit; NaN in exact mode as its one NaN."""
     nodes = nodes or [node("Identity", ["x"], ["y"])]
     model = graph_model(nodes, [("x", value_type, None)], ["y"], opset=28)
     for options in OPTIONS:
         session = onemodel.Session(model, **options)
         assert session.get_inputs()[0].type == value_type
         for value in values:
-            equal(session.run(None, {"x": value})[0], value)
+            equal(session.run(None, {"x": value})[0], one_nan(value) if session.mode == "exact" else value)
 
 
 @pytest.mark.parametrize("name", CODES)
@@ -87,7 +99,8 @@ def test_initializers(name: str) -> None:
     tensor = numpy_helper.from_array(value, "w")
     model = graph_model([], [], ["w"], initializers=[tensor], opset=28)
     for options in OPTIONS:
-        equal(onemodel.Session(model, **options).run(None, {})[0], value)
+        session = onemodel.Session(model, **options)
+        equal(session.run(None, {})[0], one_nan(value) if session.mode == "exact" else value)
 
 
 @pytest.mark.parametrize("name", CODES)
@@ -123,9 +136,10 @@ def test_sequences_that_nodes_make_and_take(name: str) -> None:
         opset=28,
     )
     for options in OPTIONS:
-        got = onemodel.Session(model, **options).run(None, {"a": one, "b": two})
+        session = onemodel.Session(model, **options)
+        got = session.run(None, {"a": one, "b": two})
         for value, want in zip(got, [[one, two], two, one, one], strict=True):
-            equal(value, want)
+            equal(value, one_nan(want) if session.mode == "exact" else want)
 
 
 def test_every_type_is_tested() -> None:
