@@ -9,12 +9,13 @@ from typing import Any, cast
 import array_api_compat.numpy as library
 import numpy as np
 
+from onemodel.backends import numpy_reduction
 from onemodel.backends.base import Kernel, build_namespace
 from onemodel.backends.numpy_reduction import row_sums
 
 Array = np.ndarray[Any, Any]
 
-_generic = build_namespace("numpy generic", library, {})
+_generic = build_namespace("numpy generic", library, {"mean": numpy_reduction.mean})
 _BLOCK = 1 << 15
 """Elements that are computed at a time."""
 
