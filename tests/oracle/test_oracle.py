@@ -7,7 +7,9 @@ from itertools import islice
 
 import pytest
 
+from onemodel import coverage
 from onemodel.ops import registry
+from tests.ops import harness
 from tests.oracle import chapters, known
 from tests.oracle.check import check, differ
 from tests.oracle.draw import ENTRIES, Case, case, histories
@@ -28,6 +30,50 @@ LEFT_OUT = {
 def test_case(op: str, seed: int) -> None:
     result = check(case(op, seed))
     assert not result.wrong, f"{result.case}\n{result.message}"
+
+
+ELSEWHERE = {("GroupNormalization", 18): "tests/ops/test_normalization.py has both meanings"}
+"""Meanings that no case has, with the reason."""
+MEANINGS = [
+    (name, since)
+    for (domain, name), entries in sorted(registry.table().items())
+    if domain in ("", "ai.onnx.ml") and len(entries) > 1 and name in ENTRIES
+    for since in sorted(entries)
+]
+
+
+@pytest.mark.parametrize(("op", "since"), [meaning for meaning in MEANINGS if meaning not in ELSEWHERE])
+def test_every_meaning(op: str, since: int) -> None:
+    """A case of each meaning of the operators that have had several."""
+    cases = (case(op, seed) for seed in range(1000))
+    of_it = (one for one in cases if meaning(one) == since)
+    for one in islice(of_it, 1):
+        result = check(one)
+        assert not result.wrong, f"{result.case}\n{result.message}"
+
+
+def test_every_meaning_is_drawn() -> None:
+    drawn = {(op, meaning(case(op, seed))) for op in {op for op, _ in MEANINGS} for seed in range(300)}
+    assert set(MEANINGS) - drawn == set(ELSEWHERE)
+
+
+def meaning(one: Case) -> int:
+    """The opset from which the operator has the meaning that a case has."""
+    entry = registry.find(one.domain, one.op, one.opset)
+    assert entry is not None
+    return entry.since
+
+
+EXACT = {row.name: row.exact for row in coverage.table() if row.domain in ("ai.onnx", "ai.onnx.ml")}
+
+
+@pytest.mark.parametrize("op", sorted(ENTRIES))
+def test_exact_mode_refuses_what_the_table_says_and_nothing_else(op: str) -> None:
+    """``check`` compares exact mode where it takes a case; here is which cases it takes."""
+    for seed in range(2):
+        one = case(op, seed)
+        refused = harness.exact_refuses(one.model)
+        assert EXACT[op] != ("yes" if refused else "no"), str(one)
 
 
 def test_every_registered_operator_is_drawn() -> None:
