@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -89,6 +90,11 @@ def _onto(tape: Tape, g: str, x: str | None) -> str:
     return tape.own("SumTo", g, x)
 
 
+def _with_square(tape: Tape, operation: str, x: str | None) -> str:
+    """1 and the square of ``x``, added or subtracted."""
+    return tape.op(operation, _one(tape, x), tape.op("Mul", x, x))
+
+
 def _one(tape: Tape, x: str | None) -> str:
     return tape.own("FillLike", x, value=1.0)
 
@@ -157,6 +163,23 @@ _elementwise("Exp", lambda tape, x, y: y)
 _elementwise("Log", lambda tape, x, y: x or "", divide=True)
 _elementwise("Sqrt", lambda tape, x, y: tape.op("Add", y, y), divide=True)
 _elementwise("Reciprocal", lambda tape, x, y: tape.op("Neg", tape.op("Mul", y, y)))
+_elementwise("Tan", lambda tape, x, y: tape.op("Add", _one(tape, y), tape.op("Mul", y, y)))
+_elementwise("Sinh", lambda tape, x, y: tape.op("Cosh", x))
+_elementwise("Cosh", lambda tape, x, y: tape.op("Sinh", x))
+_elementwise("Asin", lambda tape, x, y: tape.op("Sqrt", _with_square(tape, "Sub", x)), divide=True)
+_elementwise("Acos", lambda tape, x, y: tape.op("Neg", tape.op("Sqrt", _with_square(tape, "Sub", x))), divide=True)
+_elementwise("Atan", lambda tape, x, y: _with_square(tape, "Add", x), divide=True)
+_elementwise("Asinh", lambda tape, x, y: tape.op("Sqrt", _with_square(tape, "Add", x)), divide=True)
+_elementwise(
+    "Acosh", lambda tape, x, y: tape.op("Sqrt", tape.op("Sub", tape.op("Mul", x, x), _one(tape, x))), divide=True
+)
+_elementwise("Atanh", lambda tape, x, y: _with_square(tape, "Sub", x), divide=True)
+_elementwise(
+    "Erf",
+    lambda tape, x, y: tape.own(
+        "Scale", tape.op("Exp", tape.op("Neg", tape.op("Mul", x, x))), by=2 / math.sqrt(math.pi)
+    ),
+)
 _elementwise("Sin", lambda tape, x, y: tape.op("Cos", x))
 _elementwise("Cos", lambda tape, x, y: tape.op("Neg", tape.op("Sin", x)))
 _elementwise("Tanh", lambda tape, x, y: tape.op("Sub", _one(tape, y), tape.op("Mul", y, y)))
