@@ -77,12 +77,24 @@ class Kernel:
         function: called like the operator.
         since: the meaning that it computes.
         dtypes: NumPy names of the first input's element types that it takes.
+        halves: it takes float16 and bfloat16 as they are, and rounds once itself.
+        partial: it returns NotImplemented for what it leaves to the generic form.
     """
 
-    def __init__(self, function: Callable[..., Any], since: int, dtypes: Collection[str]) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        since: int,
+        dtypes: Collection[str],
+        *,
+        halves: bool = False,
+        partial: bool = False,
+    ) -> None:
         self.function = function
         self.since = since
         self.dtypes = frozenset(dtypes)
+        self.halves = halves
+        self.partial = partial
 
 
 class Backend(ABC):

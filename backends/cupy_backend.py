@@ -10,7 +10,7 @@ import array_api_compat.cupy as library
 import cupy
 import numpy as np
 
-from onemodel.backends import cupy_convert, cupy_fast, cupy_run
+from onemodel.backends import cupy_convert, cupy_fast, cupy_kernels, cupy_run
 from onemodel.backends.base import (
     Array,
     Backend,
@@ -45,15 +45,24 @@ class CupyBackend(Backend):
 
     def __init__(self, device: int | None = None) -> None:
         self._device = device
-        self._namespaces = NamespaceCache(
+        self._generic = NamespaceCache(
             fast=lambda: build_namespace("cupy fast", library, cupy_fast.MEMBERS), exact=_refuse_exact
+        )
+        self._namespaces = NamespaceCache(
+            fast=lambda: build_namespace(
+                "cupy fast", library, cupy_fast.MEMBERS | cupy_kernels.members(self._generic("fast"))
+            ),
+            exact=_refuse_exact,
         )
 
     def namespace(self, mode: str) -> Namespace:
         return self._namespaces(mode)
 
+    def generic_namespace(self, mode: str) -> Namespace:
+        return self._generic(mode)
+
     def kernels(self, mode: str) -> Mapping[tuple[str, str], Kernel]:
-        return {}
+        return cupy_kernels.FAST if mode == "fast" else {}
 
     def from_host(self, array: np.ndarray[Any, Any]) -> Array:
         with self._on_device():

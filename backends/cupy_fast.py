@@ -37,6 +37,13 @@ def where(condition: Array, a: Any, b: Any, /) -> Array:
     return cupy.where(condition, a, b)
 
 
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """The standard's ``isdtype``: NumPy's, which CuPy has taken over, knows no bfloat16."""
+    if dtype != BFLOAT16:
+        return bool(library.isdtype(dtype, kind))
+    return any(one in ("real floating", "numeric", BFLOAT16) for one in (kind if isinstance(kind, tuple) else (kind,)))
+
+
 def trunc_remainder(a: Array, b: Array, /) -> Array:
     """See ``extension.trunc_remainder``; C's function."""
     return cupy.fmod(a, b)
@@ -215,6 +222,7 @@ MEMBERS: dict[str, Any] = {
     "astype": cupy_convert.astype,
     "asarray": partial(cupy_convert.asarray, library),
     "as_index": as_index,
+    "isdtype": isdtype,
     "clip": clip,
     "remainder": remainder,
     "trunc_remainder": trunc_remainder,

@@ -17,13 +17,24 @@ from onemodel.backends.base import Array, Pending, Refused, Transfer
 
 @dataclass(frozen=True)
 class Check:
-    """A check that is put off: a boolean on the device, and what to raise where it is true."""
+    """A check that is put off.
+
+    Attributes:
+        wrong: on the device, of one element: the position of the first wrong element, and beyond all where none is.
+        error, text: what to raise.
+        values: what the position counts in, if the text has a place for the wrong value.
+        node: the node that the check is of.
+    """
 
     wrong: Array
     error: type[Exception]
     text: str
-    value: Array | None
+    values: Array | None
     node: Any
+
+
+NOWHERE = int(np.iinfo(np.int64).max)
+"""The position where nothing is wrong."""
 
 
 class _State(threading.local):
@@ -47,11 +58,11 @@ class Checks(Pending):
         return bool(self._event.done)
 
     def settle(self) -> None:
-        found = cupy.asnumpy(cupy.stack([check.wrong for check in self._checks]))
-        for check, wrong in zip(self._checks, found, strict=True):
-            if wrong:
-                value = None if check.value is None else cupy.asnumpy(check.value).item()
-                raise Refused(check.node, check.error(check.text.format(value)))
+        found = cupy.asnumpy(cupy.concatenate([check.wrong for check in self._checks]))
+        for check, place in zip(self._checks, found.tolist(), strict=True):
+            if place != NOWHERE:
+                values = () if check.values is None else (cupy.reshape(check.values, (-1,))[place].item(),)
+                raise Refused(check.node, check.error(check.text.format(*values)))
 
 
 @contextmanager
@@ -121,10 +132,9 @@ def refuse(wrong: Array, error: type[Exception], text: str, values: Array | None
     """See ``extension.refuse``: put off to the end of the run, and done at once outside of runs."""
     if wrong.size == 0:
         return
-    value = None
-    if values is not None:
-        value = cupy.take(cupy.reshape(values, (-1,)), cupy.argmax(cupy.reshape(wrong, (-1,))))
-    put_off(Check(cupy.any(wrong), error, text, value, _state.node))
+    flat = cupy.reshape(wrong, (-1,))
+    place = cupy.where(cupy.any(flat), cupy.argmax(flat), np.int64(NOWHERE))
+    put_off(Check(cupy.reshape(place, (1,)), error, text, values, _state.node))
 
 
 def put_off(check: Check) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from onemodel import attributes as attribute_values
 from onemodel import types as value_types
-from onemodel.backends.base import Backend, Namespace
+from onemodel.backends.base import Backend, Kernel, Namespace
 from onemodel.backends.exact.symbolic import fused
 from onemodel.drawing import Once, key_source
 from onemodel.frames import Frame, Node, Value
@@ -51,10 +51,8 @@ class Binder:
     def bound(self, step: Node, xp: Namespace, backend: Backend) -> Callable[..., Any]:
         """The function of a step with its attributes and namespace, widening included."""
         entry = step.entry
-        function = entry.function
         types = [None if value is None else value.type for value in step.inputs]
-        if backend is self.backend:
-            function = self._native(entry, types) or function
+        kernel = self._native(entry, types) if backend is self.backend else None
         options = {
             name: attribute_values.as_float32(step.attributes.get(name, default))
             for name, default in entry.attributes.items()
@@ -68,26 +66,32 @@ class Binder:
             options["rng"] = key_source(options.get("seed"), self.seed, self.positions[step])
         if "once" in entry.extras:
             options["once"] = Once()
-        call: Callable[..., Any] = partial(function, **options) if options else function
-        if entry.elementwise and self.mode == "exact" and function is entry.function:
-            call = fused(function, options)
         if step.bodies:
-            return self._with_bodies(step, call)
+            return self._with_bodies(step, partial(entry.function, **options))
         halves = [i for i, t in enumerate(types) if t in value_types.HALVES and not entry.reads_on_host(i)]
         narrow = [
             xp.onnx_dtype(value_types.code_of(value.type)) if value and value.type in value_types.HALVES else None
             for value in step.outputs
         ]
-        if halves and entry.widen in (True, self.mode):
-            call = partial(_widened, call, frozenset(halves), tuple(narrow), xp)
-        return call
 
-    def _native(self, entry: Operator, types: Sequence[str | None]) -> Callable[..., Any] | None:
+        def bind(function: Callable[..., Any], widen: bool) -> Callable[..., Any]:
+            call: Callable[..., Any] = partial(function, **options) if options else function
+            if entry.elementwise and self.mode == "exact" and function is entry.function:
+                call = fused(function, options)
+            return partial(_widened, call, frozenset(halves), tuple(narrow), xp) if widen and halves else call
+
+        widen = entry.widen in (True, self.mode)
+        if kernel is None:
+            return bind(entry.function, widen)
+        native = bind(kernel.function, widen and not kernel.halves)
+        return partial(_tried, native, bind(entry.function, widen)) if kernel.partial else native
+
+    def _native(self, entry: Operator, types: Sequence[str | None]) -> Kernel | None:
         """The backend's own kernel for this meaning and the dtype of the first input; None where it has none."""
         kernel = self.kernels.get(entry.key)
         if kernel is None or kernel.since != entry.since or not types or not value_types.is_tensor(types[0]):
             return None
-        return kernel.function if value_types.dtype_of(types[0]).name in kernel.dtypes else None
+        return kernel if value_types.dtype_of(types[0]).name in kernel.dtypes else None
 
     def _with_bodies(self, step: Node, call: Callable[..., Any]) -> Callable[..., Any]:
         """A step with subgraphs takes, after its own inputs, what they capture."""
@@ -187,6 +191,12 @@ class Binder:
             tuple(slots.device(inner) for _, inner in frame.captures),
             outputs,
         )
+
+
+def _tried(native: Callable[..., Any], generic: Callable[..., Any], /, *values: Any) -> Any:
+    """What a native kernel gives, or the generic form where it takes no such values."""
+    result = native(*values)
+    return generic(*values) if result is NotImplemented else result
 
 
 def _widened(

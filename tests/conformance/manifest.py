@@ -91,8 +91,12 @@ def preparer(namespace: str, **options: Any) -> Prepare:
         return _prepare_onnxruntime
     from onemodel.onnx_backend import make_backend
 
+    device = "CPU"
+    if NAMESPACES[namespace]["backend"] == "cupy":
+        from tests.gpu.stand_in import kernels_here
+
+        device, options = "CUDA", {"kernels": kernels_here(), **options}
     backend = make_backend(**{**NAMESPACES[namespace], **options})
-    device = "CUDA" if NAMESPACES[namespace]["backend"] == "cupy" else "CPU"
 
     def prepare(model: onnx.ModelProto) -> Run:
         prepared = backend.prepare(model, device)

@@ -22,7 +22,7 @@ FLAGS = ("-x c++ -std=c++17 -O1 -ffp-contract=off -fno-fast-math -fwrapv -fno-st
 EXTRA_FLAGS: list[str] = os.environ.get("ONEMODEL_SHIM_FLAGS", "").split()
 """More of them; the tests with sanitizers run in a process of their own with these."""
 
-BACKWARDS = [False]
+backwards = False
 """Whether the blocks of a grid run from the last to the first."""
 
 
@@ -85,8 +85,17 @@ def launch(
         (ctypes.c_uint * 6)(*sizes),
         ctypes.c_size_t(shared),
         int(fibers),
-        int(BACKWARDS[0]),
+        int(backwards),
     )
+
+
+def has_barriers(code: str, name: str) -> bool:
+    """Whether a kernel of a source has barriers, its own or those of ``over_block``."""
+    start = re.search(rf"__global__\s+void\s+{re.escape(name.partition('<')[0])}\(", code)
+    if start is None:
+        raise ValueError(f"the source has no kernel {name}")
+    body = code[start.end() :].partition("__global__")[0]
+    return "__syncthreads" in body or "over_block(" in body
 
 
 class RawModule:
@@ -108,16 +117,17 @@ class RawModule:
             raise TypeError("the stand-in takes sources with name_expressions alone")
         self._names = list(name_expressions)
         launchers = "".join(f"SHIM_LAUNCHER(kernel{i}, {name})\n" for i, name in enumerate(self._names))
+        self._code = code
         self._source = f"{code}\n{launchers}"
-        self._fibers = "__syncthreads" in code
 
     def get_function(self, name: str) -> Any:
         if name not in self._names:
             raise KeyError(f"{name} is not among the name_expressions")
         function = getattr(build(self._source), f"kernel{self._names.index(name)}")
+        fibers = has_barriers(self._code, name)
 
         def call(grid: Sequence[int], block: Sequence[int], args: Sequence[Any], shared_mem: int = 0) -> None:
-            launch(function, grid, block, args, shared_mem, fibers=self._fibers)
+            launch(function, grid, block, args, shared_mem, fibers=fibers)
 
         return call
 

@@ -2,7 +2,7 @@
 // Outside the subset: warp shuffles, tensor cores, inline assembly, atomics on shared memory between fibers.
 #pragma once
 #include <cassert>
-#include <cmath>
+#include <math.h>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

@@ -467,6 +467,12 @@ def make() -> dict[str, ModuleType]:
 _PACKAGES = ("cupy", "cupy_backends", "array_api_compat.cupy")
 
 
+def kernels_here() -> str:
+    """The option ``kernels`` for sessions: without g++ the stand-in cannot run our own kernels."""
+    standing_in = "stand-in" in getattr(sys.modules.get("cupy"), "__version__", "stand-in")
+    return "generic" if standing_in and cpu_kernels.compiler() is None else "native"
+
+
 @contextmanager
 def installed() -> Iterator[ModuleType]:
     """The stand-in in ``sys.modules``, in place of the real CuPy and all that has imported it; undone at the end."""

@@ -349,13 +349,13 @@ def test_casts_to_narrow_types_are_numpys(cupy: Any, source: str) -> None:
 
 def test_device_of_a_session_is_current_while_it_runs(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    original = cupy.where
+    original = cupy.empty
 
-    def where(*args: Any) -> Any:
+    def empty(*args: Any) -> Any:
         seen.append(cupy.cuda.runtime.getDevice())
         return original(*args)
 
-    monkeypatch.setattr(cupy, "where", where)
+    monkeypatch.setattr(cupy, "empty", empty)
     session = onemodel.Session(_gather(), backend="cupy", device=1)
     session.run(None, {"x0": ROWS, "x1": np.array([1])})
     assert set(seen) == {1}

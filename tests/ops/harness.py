@@ -18,14 +18,14 @@ from onemodel.backends import get_backend, strict_backend
 from onemodel.backends.base import Namespace
 from onemodel.backends.numpy_backend import NumpyBackend
 from onemodel.ops import registry
-from tests.gpu.stand_in import installed
+from tests.gpu.stand_in import installed, kernels_here
 
 LATEST = onnx.defs.onnx_opset_version()
 PATHS: Mapping[str, Mapping[str, Any]] = {
     "numpy fast": {"mode": "fast"},
     "numpy fast, generic kernels": {"mode": "fast", "kernels": "generic"},
     "array-api-strict": {"backend": "strict", "mode": "fast"},
-    "cupy on its stand-in": {"backend": "cupy", "mode": "fast"},
+    "cupy on its stand-in": {"backend": "cupy", "mode": "fast", "kernels": kernels_here()},
     "numpy exact": {"mode": "exact"},
 }
 

@@ -31,6 +31,7 @@ PROBES = (
     "ops/probe.npz",
     "backends/probe.cu",
     "backends/probe.cuh",
+    "backends/cuda/probe.cu",
     "backends/probe.json",
     "backends/exact/probe.cu",
     "backends/exact/probe.json",

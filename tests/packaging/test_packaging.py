@@ -92,8 +92,9 @@ def test_installed_wheel_has_its_package_data(installed: Installed) -> None:
 from importlib.resources import files
 for name in {[in_wheel(name) for name in names]}:
     package, file = name.rsplit("/", 1)
-    data = files(package.removesuffix("/data").replace("/", "."))
-    data = data / "data" / file if package.endswith("/data") else data / file
+    folder = next(end for end in ("data", "cuda", "") if package.endswith(end))
+    package = package.removesuffix(f"/{{folder}}")
+    data = files(package.replace("/", ".")) / folder / file
     assert data.is_file(), name
     print(name)
 """
