@@ -123,6 +123,10 @@ class Backend(ABC):
         """The native kernels of ``mode``, by operator domain and name."""
         return {}
 
+    def program(self, function: Callable[..., Any]) -> Kernel | None:
+        """An elementwise operator's function compiled into one kernel; None where the backend runs it as written."""
+        return None
+
     @abstractmethod
     def from_host(self, array: np.ndarray[Any, Any]) -> Array:
         """A NumPy array as one of the backend's; the copy is left out where there is no need for one."""

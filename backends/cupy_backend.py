@@ -10,7 +10,7 @@ import array_api_compat.cupy as library
 import cupy
 import numpy as np
 
-from onemodel.backends import cupy_convert, cupy_fast, cupy_kernels, cupy_run
+from onemodel.backends import cupy_convert, cupy_fast, cupy_kernels, cupy_programs, cupy_run
 from onemodel.backends.base import (
     Array,
     Backend,
@@ -63,6 +63,9 @@ class CupyBackend(Backend):
 
     def kernels(self, mode: str) -> Mapping[tuple[str, str], Kernel]:
         return cupy_kernels.FAST if mode == "fast" else {}
+
+    def program(self, function: Callable[..., Any]) -> Kernel | None:
+        return cupy_programs.kernel_of(function)
 
     def from_host(self, array: np.ndarray[Any, Any]) -> Array:
         with self._on_device():

@@ -55,6 +55,13 @@ def matmul(a: Array, b: Array, /) -> Array:
     return product if b.ndim > 1 else cupy.squeeze(product, -1)
 
 
+def add_product(a: Array, b: Array, onto: Array) -> None:
+    """Add the products of two stacks of matrices of a half type to ``onto``, contiguous, and round each sum once."""
+    batch = onto.shape[:-2]
+    flat = cupy.reshape(onto, (math.prod(batch), *onto.shape[-2:]))
+    _multiplied(_stacked(a, batch), _stacked(b, batch), len(flat), flat)
+
+
 def _stacked(x: Array, batch: tuple[int, ...]) -> Array:
     """x as a stack of matrices: one for all, or one for each of the batch."""
     if math.prod(x.shape[:-2]) == 1:
@@ -81,11 +88,11 @@ def _layout(x: Array) -> tuple[Array, int, int, int]:
     return x, 0, columns, 0 if count == 1 else rows * columns
 
 
-def _multiplied(a: Array, b: Array, count: int) -> Array:
-    """The products of two stacks, each of ``count`` matrices or one."""
+def _multiplied(a: Array, b: Array, count: int, onto: Array | None = None) -> Array:
+    """The products of two stacks, each of ``count`` matrices or one, added to ``onto`` where it is given."""
     rows, terms, columns = a.shape[1], a.shape[2], b.shape[2]
     (a, a_turned, a_lead, a_step), (b, b_turned, b_lead, b_step) = _layout(a), _layout(b)
-    result = cupy.empty((count, rows, columns), a.dtype)
+    result = cupy.empty((count, rows, columns), a.dtype) if onto is None else onto
     kind = _TYPES[a.dtype]
     # The transpose of the product is that of b, times that of a.
     arguments: tuple[Any, ...] = (
@@ -104,7 +111,7 @@ def _multiplied(a: Array, b: Array, count: int) -> Array:
         kind,
         a_lead,
         a_step,
-        _ZERO.ctypes.data,
+        (_ZERO if onto is None else _ONE).ctypes.data,
         result.data.ptr,
         kind,
         columns,

@@ -32,9 +32,10 @@ OPTIONS = ("-std=c++17", "--fmad=false")
 
 @cache
 def source(file: str) -> str:
-    """The text of a source in ``cuda/``, with what all of them share before it."""
+    """The text of a source in ``cuda/``, with what all of them share before it; that alone for no file."""
     folder = resources.files("onemodel.backends") / "cuda"
-    return (folder / "common.cuh").read_text("utf-8") + (folder / file).read_text("utf-8")
+    common = (folder / "common.cuh").read_text("utf-8")
+    return common + (folder / file).read_text("utf-8") if file else common
 
 
 @cache
@@ -48,8 +49,12 @@ def kernel(file: str, name: str) -> Launch:
 def over_elements(file: str, name: str, count: int, arguments: Sequence[Any]) -> None:
     """Launch a kernel whose threads share ``count`` elements."""
     if count:
-        blocks = min(-(-count // BLOCK), _MOST_BLOCKS)
-        kernel(file, name)((blocks,), (BLOCK,), typed(arguments), 0)
+        kernel(file, name)((blocks_for(count),), (BLOCK,), typed(arguments), 0)
+
+
+def blocks_for(count: int) -> int:
+    """Blocks whose threads share ``count`` elements."""
+    return min(-(-count // BLOCK), _MOST_BLOCKS)
 
 
 def over_rows(file: str, name: str, rows: int, length: int, arguments: Sequence[Any]) -> None:

@@ -74,14 +74,21 @@ def conv(
     filters = cupy.reshape(w, (1, group, outputs // group, rows))
     pointwise = taps == 1 and windows.positions == windows.sizes
     part = batch if pointwise else max(1, _COLUMNS // max(group * rows * count * x.dtype.itemsize, 1))
-    parts = []
+    half = x.dtype.itemsize == 2
+    result = cupy.empty((batch, group, outputs // group, count), x.dtype)
+    if half:
+        result[...] = 0 if b is None else cupy.reshape(b, (group, outputs // group, 1))
     for start in range(0, batch, part):
         columns = x[start : start + part] if pointwise else _columns(x[start : start + part], windows)
         columns = cupy.reshape(columns, (-1, group, rows, count))
-        parts.append(cupy_gemm.matmul(filters, columns))
-    product = parts[0] if len(parts) == 1 else cupy.concatenate(parts)
-    result = cupy.reshape(product, (batch, outputs, *windows.positions))
-    return result if b is None else result + cupy.reshape(b, (outputs, *[1] * (x.ndim - 2)))
+        if half:
+            cupy_gemm.add_product(filters, columns, result[start : start + part])
+        elif part >= batch:
+            result = cupy.matmul(filters, columns)
+        else:
+            result[start : start + part] = cupy.matmul(filters, columns)
+    result = cupy.reshape(result, (batch, outputs, *windows.positions))
+    return result if b is None or half else result + cupy.reshape(b, (outputs, *[1] * (x.ndim - 2)))
 
 
 def _columns(x: Array, windows: Sliding) -> Array:

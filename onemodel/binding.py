@@ -45,6 +45,7 @@ class Binder:
         self.xp = backend.namespace(mode) if native else backend.generic_namespace(mode)
         self.host_xp = host.namespace(mode)
         self.kernels = backend.kernels(mode) if native else {}
+        self.native = native
         self.seed = seed
         self.positions = positions
 
@@ -89,7 +90,11 @@ class Binder:
     def _native(self, entry: Operator, types: Sequence[str | None]) -> Kernel | None:
         """The backend's own kernel for this meaning and the dtype of the first input; None where it has none."""
         kernel = self.kernels.get(entry.key)
-        if kernel is None or kernel.since != entry.since or not types or not value_types.is_tensor(types[0]):
+        if self.native and entry.elementwise and (kernel is None or kernel.since != entry.since):
+            kernel = self.backend.program(entry.function)
+        elif kernel is not None and kernel.since != entry.since:
+            kernel = None
+        if kernel is None or not types or not value_types.is_tensor(types[0]):
             return None
         return kernel if value_types.dtype_of(types[0]).name in kernel.dtypes else None
 

@@ -64,6 +64,10 @@ struct Largest {
   template <class T> __device__ T operator()(T a, T b) const { return a > b || a != a ? a : b; }
 };
 
+struct Smallest {
+  template <class T> __device__ T operator()(T a, T b) const { return a < b || a != a ? a : b; }
+};
+
 // `function` over the block's values, in one fixed order. The block has a power of two of threads, at most BLOCK.
 #define BLOCK 256
 

@@ -5,6 +5,7 @@ Where there is CuPy with NVRTC they are compiled for real GPUs, too, with warnin
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import re
@@ -20,6 +21,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from onemodel.ops import registry
 from tests.gpu import cpu_kernels
 
 pytestmark = pytest.mark.skipif(cpu_kernels.compiler() is None, reason="g++, which builds the kernels, is not there")
@@ -271,6 +273,49 @@ def test_products_of_half_types(cupy: Any, xp: Any) -> None:
             np.testing.assert_array_equal(wide(again.get()), wide(got.get()))
 
 
+def programs() -> dict[str, tuple[Any, int, dict[str, Any]]]:
+    """The elementwise operators with their inputs and attributes at the defaults."""
+    found = {}
+    for entry in registry.entries():
+        if entry.elementwise and entry.name != "Mod":
+            defaults = {name: value for name, value in entry.attributes.items() if value is not inspect.Parameter.empty}
+            found[f"{entry.name}-{entry.since}"] = entry.function, max(entry.required, 1), defaults
+    return found
+
+
+def test_elementwise_operators_become_one_kernel(cupy: Any, xp: Any, dtype: Any) -> None:
+    from onemodel.backends import cupy_programs, get_backend
+
+    generic = get_backend("numpy").namespace("fast")
+    written = []
+    for name, (function, count, attributes) in programs().items():
+        if cupy_programs.written(function, count, dtype, attributes) is None:
+            continue
+        written.append(name.partition("-")[0])
+        arrays = [drawn(3, 401, dtype=dtype, seed=i) * 3 for i in range(count)]
+        arrays[0][0, :4] = np.array([np.inf, -np.inf, np.nan, -0.0])
+        got = cupy_programs.kernel_of(function).function(*map(cupy.asarray, arrays), **attributes, xp=xp)
+        assert got.dtype == dtype
+        with np.errstate(all="ignore"):
+            want = function(*map(wide, arrays), **attributes, xp=generic)
+        tolerance = {2: 1e-2, 4: 2e-6, 8: 1e-14}[dtype.itemsize]
+        np.testing.assert_allclose(wide(got.get()), want, rtol=tolerance, atol=tolerance, err_msg=name)
+    assert set(written) >= {
+        "Gelu",
+        "Mish",
+        "Elu",
+        "HardSwish",
+        "Softplus",
+        "Sigmoid",
+        "Swish",
+        "SwiGLU",
+        "PRelu",
+        "Selu",
+    }
+    shaped = cupy.asarray(drawn(3, 4, dtype=dtype)), cupy.asarray(drawn(4, dtype=dtype))
+    assert cupy_programs.kernel_of(programs()["PRelu-7"][0]).function(*shaped, xp=xp) is NotImplemented
+
+
 # For real GPUs, and with sanitizers
 
 
@@ -315,20 +360,24 @@ def nvrtc_missing() -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ["80", "90", "100"])
-def test_kernels_compile_for_gpus(arch: str, request: pytest.FixtureRequest) -> None:
+def test_kernels_compile_for_gpus(arch: str, cupy: Any, request: pytest.FixtureRequest) -> None:
     if request.node.callspec.params["order"]:
         return  # once is enough
     if reason := nvrtc_missing():
         pytest.skip(reason)
+    from onemodel.backends import cupy_programs
+
+    texts = {source.read_text(encoding="utf-8"): names_in(source) for source in SOURCES}
+    written = [
+        text.replace("void program(", f"void program{i}(")
+        for i, (dtype, (function, count, attributes)) in enumerate(product(FLOATS, programs().values()))
+        if (text := cupy_programs.written(function, count, dtype, attributes)) is not None
+    ]
+    texts["".join(written)] = [re.findall(r"program\d+", text)[0] for text in written]
     common = SOURCES[0].with_name("common.cuh").read_text(encoding="utf-8")
-    for source in SOURCES:
-        names = names_in(source)
-        done = subprocess.run(
-            [sys.executable, "-c", COMPILE, arch, "|".join(names)],
-            input=common + source.read_text(encoding="utf-8"),
-            capture_output=True,
-            text=True,
-        )
+    for text, names in texts.items():
+        command = [sys.executable, "-c", COMPILE, arch, "|".join(names)]
+        done = subprocess.run(command, input=common + text, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[-3000:]
         assert int(done.stdout.split()[1]) == len(names)
 
