@@ -11,6 +11,7 @@ import numpy as np
 from onemodel.backends import cupy_launch
 from onemodel.backends.base import Array, Kernel
 from onemodel.backends.cupy_launch import TYPES, kernel, threads_for, typed, wide
+from onemodel.backends.cupy_run import row_major
 
 _FEW = 4
 """Queries of a head up to which the kernel is used; more are left to cuBLAS."""
@@ -70,9 +71,9 @@ def attention(
     if attn_mask is not None:
         bias = cupy.broadcast_to(attn_mask, (batch, heads, queries, keys))
         if bias.strides[3] != bias.itemsize:
-            bias = cupy.ascontiguousarray(bias)
+            bias = row_major(bias)
         strides = [stride // bias.itemsize for stride in bias.strides[:3]]
-    q, k, v = (cupy.ascontiguousarray(x) for x in (q, k, v))
+    q, k, v = (row_major(x) for x in (q, k, v))
     y, kind = cupy.empty((batch, heads, queries, width), q.dtype), wide(q.dtype)
     factor = kind(1 / math.sqrt(size) if scale is None else scale)
     sizes = (heads, k.shape[1], queries, keys, size, width)

@@ -16,6 +16,7 @@ import numpy as np
 from onemodel.backends import cupy_convert, cupy_gemm, cupy_run, get_backend
 from onemodel.backends.base import Array
 from onemodel.backends.cupy_narrow import BFLOAT16, filling, moving
+from onemodel.backends.cupy_run import row_major
 
 library: ModuleType = namespace
 _host = get_backend("numpy").namespace("fast")
@@ -32,7 +33,7 @@ def clip(x: Array, /, min: Any = None, max: Any = None) -> Array:
 def where(condition: Array, a: Any, b: Any, /) -> Array:
     """The standard's ``where``: CuPy's gives float32 for bfloat16."""
     if getattr(a, "dtype", None) == BFLOAT16 == getattr(b, "dtype", None):
-        words = cupy.where(condition, *(cupy.ascontiguousarray(x).view(np.uint16) for x in (a, b)))
+        words = cupy.where(condition, *(row_major(x).view(np.uint16) for x in (a, b)))
         return words.view(BFLOAT16)
     return cupy.where(condition, a, b)
 
@@ -136,18 +137,18 @@ def checked_indices(indices: Array, size: int, /) -> Array:
 def join_complex(x: Array, /) -> Array:
     """See ``extension.join_complex``; a view where the parts lie side by side."""
     dtype = np.complex64 if x.dtype == np.float32 else np.complex128
-    return cupy.ascontiguousarray(x).view(dtype)[..., 0]
+    return row_major(x).view(dtype)[..., 0]
 
 
 def split_complex(z: Array, /) -> Array:
     """See ``extension.split_complex``; a view."""
-    z = cupy.ascontiguousarray(z)
+    z = row_major(z)
     return cupy.reshape(z.view(z.real.dtype), (*z.shape, 2))
 
 
 def bitcast(x: Array, dtype: Any, /) -> Array:
     """See ``extension.bitcast``."""
-    return cupy.reshape(cupy.ascontiguousarray(x).view(dtype), x.shape)
+    return cupy.reshape(row_major(x).view(dtype), x.shape)
 
 
 def half_through_float32(function: Callable[..., Array]) -> Callable[..., Array]:
@@ -233,7 +234,7 @@ MEMBERS: dict[str, Any] = {
     "split_complex": split_complex,
     "bitcast": bitcast,
     "integer_matmul": integer_matmul,
-    "contiguous": cupy.ascontiguousarray,
+    "contiguous": row_major,
     "argsort": order_of_bfloat16(library.argsort),
     "searchsorted": order_of_bfloat16(library.searchsorted),
     "sort": sort,

@@ -17,6 +17,7 @@ import numpy as np
 
 from onemodel.backends.base import Array
 from onemodel.backends.cupy_narrow import BFLOAT16
+from onemodel.backends.cupy_run import row_major
 
 _matmul: Callable[..., Array] = vars(namespace)["matmul"]
 
@@ -84,7 +85,7 @@ def _layout(x: Array) -> tuple[Array, int, int, int]:
         return x, 0, max(step, columns) if rows > 1 else columns, outer
     if (step == 1 or rows == 1) and unit >= rows and (outer > 0 or count == 1):
         return x, 1, max(unit, rows) if columns > 1 else rows, outer
-    x = cupy.ascontiguousarray(x)
+    x = row_major(x)
     return x, 0, columns, 0 if count == 1 else rows * columns
 
 

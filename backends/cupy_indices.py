@@ -12,7 +12,7 @@ import numpy as np
 
 from onemodel.backends.base import Array
 from onemodel.backends.cupy_launch import TYPES, over_elements
-from onemodel.backends.cupy_run import NOWHERE, Check, current_node, put_off
+from onemodel.backends.cupy_run import NOWHERE, Check, current_node, put_off, row_major
 
 _FILE = "indices.cu"
 _INDICES = {np.dtype(np.int32): "int", np.dtype(np.int64): "index_t"}
@@ -46,7 +46,7 @@ def checked_indices(indices: Array, size: int, /) -> Array:
         indices = indices.astype(np.int64)
     if indices.size == 0 or size == 0:
         return _refused_at_all(indices, size)
-    indices = cupy.ascontiguousarray(indices)
+    indices = row_major(indices)
     places, wrong = cupy.empty(indices.shape, np.int64), _wrong()
     arguments = (indices, places, indices.size, size, wrong)
     over_elements(_FILE, f"check_indices<{_INDICES[indices.dtype]}>", indices.size, arguments)
@@ -66,7 +66,7 @@ def gather(x: Array, indices: Array, axis: int, /) -> Array:
     axis %= x.ndim
     if indices.dtype not in _INDICES or x.dtype.itemsize not in _ELEMENTS or x.size == 0 or indices.size == 0:
         return cupy.take(x, checked_indices(indices, x.shape[axis]), axis=axis)
-    x, indices = cupy.ascontiguousarray(x), cupy.ascontiguousarray(indices)
+    x, indices = row_major(x), row_major(indices)
     lead, size, trail = math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
     result = cupy.empty((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), x.dtype)
     wrong = _wrong()
@@ -97,7 +97,7 @@ def scatter(generic: Callable[..., Array]) -> Callable[..., Array]:
         first, last = (cupy.searchsorted(places, targets, side) for side in ("left", "right"))
         if reduction == "none":
             first = cupy.maximum(first, last - 1)
-        x, updates = cupy.ascontiguousarray(x), cupy.ascontiguousarray(updates)
+        x, updates = row_major(x), row_major(updates)
         result = cupy.empty(x.shape, x.dtype)
         name = f"scatter<{kind}, {_REDUCTIONS[reduction]}>"
         over_elements(_FILE, name, x.size, (x, updates, order, first, last, result, *x.shape))
@@ -127,7 +127,7 @@ def weighted_taps(generic: Callable[..., Array]) -> Callable[..., Array]:
         places, factors = _taps(tuple(map(tuple, indices)), tuple(map(tuple, weights)), x.dtype, device)
         taps, count = places.shape
         lead, size, trail = math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
-        x = cupy.ascontiguousarray(x)
+        x = row_major(x)
         result = cupy.empty((*x.shape[:axis], count, *x.shape[axis + 1 :]), x.dtype)
         arguments = (x, places, factors, result, lead, size, count, trail, taps)
         over_elements("taps.cu", f"weighted_taps<{TYPES[x.dtype]}>", result.size, arguments)

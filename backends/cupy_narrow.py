@@ -17,6 +17,7 @@ from onnx import TensorProto
 
 from onemodel.backends import numpy_cast
 from onemodel.backends.base import Array, numpy_dtype
+from onemodel.backends.cupy_run import row_major
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 DTYPES = frozenset(
@@ -166,7 +167,7 @@ def _magnitude(x: Array) -> Array:
     """An unsigned integer that grows with |x|; NaN is beyond infinity."""
     if x.dtype.kind == "f":
         unsigned = np.dtype(f"u{x.dtype.itemsize}")
-        return cupy.bitwise_and(cupy.ascontiguousarray(x).view(unsigned), unsigned.type(np.iinfo(unsigned).max >> 1))
+        return cupy.bitwise_and(row_major(x).view(unsigned), unsigned.type(np.iinfo(unsigned).max >> 1))
     if x.dtype.kind == "b":
         return x.astype(np.uint64)
     wide = x.astype(np.int64 if x.dtype.kind == "i" else np.uint64)

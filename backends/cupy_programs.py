@@ -16,6 +16,7 @@ import numpy as np
 from onemodel.backends import extension
 from onemodel.backends.base import Array, Kernel
 from onemodel.backends.cupy_launch import BLOCK, NAMES, OPTIONS, TYPES, blocks_for, source, typed
+from onemodel.backends.cupy_run import row_major
 
 _UNARY = {"abs": "fabs", "exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p", "sqrt": "sqrt"}
 _UNARY |= {"sin": "sin", "cos": "cos", "tanh": "tanh", "erf": "erf", "floor": "floor", "ceil": "ceil", "trunc": "trunc"}
@@ -203,7 +204,7 @@ def _run(function: Callable[..., Any], /, *arrays: Array, xp: Any, **attributes:
         return NotImplemented
     if launch is None:
         return NotImplemented
-    arrays = tuple(map(cupy.ascontiguousarray, arrays))
+    arrays = tuple(map(row_major, arrays))
     result = cupy.empty(first.shape, first.dtype)
     launch((blocks_for(result.size),), (BLOCK,), typed((*arrays, result, result.size)))
     return result

@@ -12,6 +12,7 @@ import numpy as np
 from onemodel.backends import cupy_launch
 from onemodel.backends.base import Array, Kernel
 from onemodel.backends.cupy_launch import TYPES, over_rows, wide
+from onemodel.backends.cupy_run import row_major
 
 _FILE = "rows.cu"
 _STASH = {1: np.dtype(np.float32), 11: np.dtype(np.float64)}
@@ -24,7 +25,7 @@ def softmax(generic: Callable[[Array, int], Array]) -> Callable[[Array, int], Ar
     def compute(x: Array, axis: int, /) -> Array:
         if axis not in (-1, x.ndim - 1) or x.dtype not in TYPES or x.size == 0:
             return generic(x, axis)
-        x = cupy.ascontiguousarray(x)
+        x = row_major(x)
         result = cupy.empty(x.shape, x.dtype)
         rows, length = x.size // x.shape[-1], x.shape[-1]
         over_rows(_FILE, f"softmax<{TYPES[x.dtype]}>", rows, length, (x, result, rows, length))
@@ -41,7 +42,7 @@ def row_sums(generic: Callable[..., Array], *, mean: bool) -> Callable[..., Arra
         half = x.dtype in TYPES and x.dtype.itemsize == 2
         if last not in (-1, x.ndim - 1) or last is None or not half or x.size == 0 or options.get("dtype") is not None:
             return generic(x, axis=axis, keepdims=keepdims, **options)
-        x = cupy.ascontiguousarray(x)
+        x = row_major(x)
         length = x.shape[-1]
         result = cupy.empty(x.shape[:-1], x.dtype)
         divisor = np.float32(length if mean else 1)
@@ -76,12 +77,12 @@ def layer_normalization(
     length = _rows(x, axis, scale, b)
     if length is None or _STASH.get(stash_type) != wide(x.dtype):
         return NotImplemented
-    x = cupy.ascontiguousarray(x)
+    x = row_major(x)
     rows, kind = x.size // length, wide(x.dtype)
     result = cupy.empty(x.shape, x.dtype)
     means, inverses = (cupy.empty((rows,), kind) for _ in range(2))
-    scale = cupy.ascontiguousarray(scale)
-    b = None if b is None else cupy.ascontiguousarray(b)
+    scale = row_major(scale)
+    b = None if b is None else row_major(b)
     arguments = (x, scale, b, result, means, inverses, rows, length, kind(epsilon))
     over_rows(_FILE, f"layer_norm<{TYPES[x.dtype]}>", rows, length, arguments)
     shape = (*x.shape[: axis + x.ndim if axis < 0 else axis], *[1] * (x.ndim - (axis % x.ndim)))
@@ -95,7 +96,7 @@ def rms_normalization(
     length = _rows(x, axis, scale)
     if length is None or _STASH.get(stash_type) != wide(x.dtype):
         return NotImplemented
-    x, scale = cupy.ascontiguousarray(x), cupy.ascontiguousarray(scale)
+    x, scale = row_major(x), row_major(scale)
     rows, result = x.size // length, cupy.empty(x.shape, x.dtype)
     arguments = (x, scale, result, rows, length, wide(x.dtype)(epsilon))
     over_rows(_FILE, f"rms_norm<{TYPES[x.dtype]}>", rows, length, arguments)

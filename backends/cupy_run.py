@@ -153,6 +153,11 @@ def current_node() -> Any:
     return _state.node
 
 
+def row_major(x: Array) -> Array:
+    """x itself where it lies row by row in memory, else a copy that does; 0-d arrays stay 0-d."""
+    return x if x.flags.c_contiguous else cupy.ascontiguousarray(x)
+
+
 def to_host(array: Any) -> np.ndarray[Any, Any]:
     """An array as NumPy's; what is NumPy's stays."""
     if isinstance(array, np.ndarray):

@@ -12,6 +12,7 @@ import numpy as np
 from onemodel.backends import cupy_gemm, cupy_launch
 from onemodel.backends.base import Array, Kernel
 from onemodel.backends.cupy_launch import TYPES, over_elements
+from onemodel.backends.cupy_run import row_major
 from onemodel.backends.sliding import Sliding
 
 _FILE = "windows.cu"
@@ -61,11 +62,11 @@ def conv(
     windows: Sliding = xp.sliding(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
     if not _fits(x, windows) or w.dtype != x.dtype or 0 in w.shape:
         return NotImplemented
-    x, w = cupy.ascontiguousarray(x), cupy.ascontiguousarray(w)
+    x, w = row_major(x), row_major(w)
     batch, channels, outputs = x.shape[0], x.shape[1], w.shape[0]
     if w.shape[1] == 1 and group > 1:
         result = cupy.empty((batch, outputs, *windows.positions), x.dtype)
-        b = None if b is None else cupy.ascontiguousarray(b)
+        b = None if b is None else row_major(b)
         arguments = (x, w, b, result, *_flat(windows), batch, channels, outputs // channels)
         over_elements(_FILE, f"depthwise<{TYPES[x.dtype]}>", result.size, arguments)
         return result
@@ -119,7 +120,7 @@ def max_pool(
     windows.counts()
     if any(wanted[1:]) or not _fits(x, windows):
         return NotImplemented
-    x = cupy.ascontiguousarray(x)
+    x = row_major(x)
     result = cupy.empty((*x.shape[:2], *windows.positions), x.dtype)
     arguments = (x, result, *_flat(windows), x.shape[0] * x.shape[1])
     over_elements(_FILE, f"max_pool<{TYPES[x.dtype]}>", result.size, arguments)
@@ -144,7 +145,7 @@ def average_pool(
     windows.counts(bool(count_include_pad))
     if not _fits(x, windows):
         return NotImplemented
-    x = cupy.ascontiguousarray(x)
+    x = row_major(x)
     result = cupy.empty((*x.shape[:2], *windows.positions), x.dtype)
     after = [0] * (2 - len(windows.pads)) + [last for _, last in windows.pads]
     ends = [np.int32(number) for number in (bool(count_include_pad), *after)]

@@ -151,10 +151,11 @@ def serve_cases(connection: Connection, namespace: str, options: Mapping[str, An
     np.seterr(all="ignore")
     cases = load_cases(cached=True)
     with environment(namespace):
-        _serve(connection, cases, preparer(namespace, **options))
+        answer(connection, cases, preparer(namespace, **options))
 
 
-def _serve(connection: Connection, cases: Mapping[str, Case], prepare: Prepare) -> None:
+def answer(connection: Connection, cases: Mapping[str, Case], prepare: Prepare) -> None:
+    """Send None; then take a case's name and send its Result, until the other end closes."""
     connection.send(None)
     while True:
         try:

@@ -360,3 +360,24 @@ def test_device_of_a_session_is_current_while_it_runs(cupy: Any, monkeypatch: py
     session.run(None, {"x0": ROWS, "x1": np.array([1])})
     assert set(seen) == {1}
     assert cupy.cuda.runtime.getDevice() == 0
+
+
+@pytest.mark.parametrize("element", ["float32", "bfloat16"])
+def test_scalars_keep_their_rank(cupy: Any, element: str) -> None:
+    """Many functions of NumPy and CuPy make 1-D arrays of 0-d ones."""
+    from onemodel.backends.cupy_narrow import BFLOAT16
+
+    dtype = BFLOAT16 if element == "bfloat16" else np.dtype(element)
+    xp = get_backend("cupy").namespace("fast")
+    x: Any = xp.from_host(np.array(2, dtype))
+    index = cupy.asarray(np.array(1))
+    rows = xp.from_host(np.arange(8).reshape(4, 2).astype(dtype))
+    assert xp.gather(rows, index, 0).shape == (2,)
+    assert xp.checked_indices(index, 4).shape == ()
+    assert xp.where(x > 1, x, x).shape == ()
+    assert xp.contiguous(x).shape == ()
+    assert xp.bitcast(x, np.dtype(f"i{dtype.itemsize}")).shape == ()
+    for code in (1, 6, 10, 16, 17, 22, 23):
+        assert xp.convert(x, code).shape == ()
+    relu = onemodel.Session(model("Gelu", [np.array(2, np.float32)]), backend="cupy")
+    assert relu.run(None, {"x0": np.array(2, np.float32)})[0].shape == ()

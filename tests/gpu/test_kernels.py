@@ -355,7 +355,11 @@ def nvrtc_missing() -> str:
     """Why kernels cannot be compiled for GPUs here; empty where they can."""
     code = "import cupy; print(cupy.cuda.nvrtc.getVersion())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    return "" if done.returncode == 0 else "CuPy with NVRTC is not installed: pip install 'cupy-cuda13x[ctk]'"
+    return (
+        ""
+        if done.returncode == 0
+        else "no CuPy with NVRTC: pip install cupy-cuda13x nvidia-cuda-nvrtc nvidia-cuda-runtime"
+    )
 
 
 @pytest.mark.slow

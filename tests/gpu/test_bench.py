@@ -1,0 +1,43 @@
+"""``python -m bench.gpu`` without a GPU: its checks on the stand-in, and what it says where something is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from bench import gpu
+from tests.gpu import cpu_kernels
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(cpu_kernels.compiler() is None, reason="g++, which builds the kernels, is not there")
+def test_checks_run_on_the_stand_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert gpu.main(["--check", "--stand-in", "--out", str(tmp_path), "--cases", "20", "--workers", "1"]) == 0
+    results = json.loads((tmp_path / "gpu.json").read_text(encoding="utf-8"))
+    assert [row["what"] for row in results["checks"]] == [
+        "convolutional network",
+        "transformer",
+        "transformer, float16",
+        "suite, native kernels",
+        "suite, generic kernels",
+    ]
+    assert all(row["passed"] for row in results["checks"])
+    assert "| suite, native kernels |" in capsys.readouterr().out
+
+
+def test_it_says_at_once_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("cupy", "torch") else found(name))
+    assert gpu.main(["--check", "--time", "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == "missing: cupy; torch\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_stand_in_is_not_timed(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        gpu.main(["--time", "--stand-in", "--out", str(tmp_path)])
