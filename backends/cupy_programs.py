@@ -22,8 +22,6 @@ _UNARY = {"abs": "fabs", "exp": "exp", "expm1": "expm1", "log": "log", "log1p": 
 _UNARY |= {"sin": "sin", "cos": "cos", "tanh": "tanh", "erf": "erf", "floor": "floor", "ceil": "ceil", "trunc": "trunc"}
 _UNARY |= {"round": "rint"}
 _BINARY = {"maximum": "Largest()", "minimum": "Smallest()", "pow": "pow", "copysign": "copysign"}
-_FROM_EXTENSION = ("constant", "sigmoid", "softplus")
-"""Extension functions that are written in others."""
 
 
 class Symbol:
@@ -107,8 +105,12 @@ class Trace:
             setattr(self, name, partial(self._unary, function))
         for name, function in _BINARY.items():
             setattr(self, name, partial(self._binary, function))
-        for name in _FROM_EXTENSION:
-            setattr(self, name, partial(extension.FUNCTIONS[name], xp=self))
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Extension functions, which are written in the others."""
+        if name not in extension.FUNCTIONS:
+            raise AttributeError(f"a kernel has no {name!r}")
+        return partial(extension.FUNCTIONS[name], xp=self)
 
     def emit(self, expression: str, dtype: np.dtype[Any]) -> Symbol:
         """A new variable."""
