@@ -7,10 +7,12 @@ from functools import partial
 from typing import Any
 
 from onemodel import attributes as attribute_values
+from onemodel import conversion
 from onemodel import types as value_types
 from onemodel.backends.base import Backend, Kernel, Namespace
 from onemodel.backends.exact.symbolic import fused
 from onemodel.drawing import Once, key_source
+from onemodel.folding import frozen
 from onemodel.frames import Frame, Node, Value
 from onemodel.ops.registry import Operator
 from onemodel.placement import Placement, Slots, freeing, live, transfer_step
@@ -50,7 +52,13 @@ class Binder:
         self.positions = positions
 
     def bound(self, step: Node, xp: Namespace, backend: Backend) -> Callable[..., Any]:
-        """The function of a step with its attributes and namespace, widening included."""
+        """The function of a step with its attributes and namespace, widening included; a user's own is watched."""
+        call = self._call(step, xp, backend)
+        if (step.entry.function.__module__ or "").partition(".")[0] == "onemodel":
+            return call
+        return partial(_watched, call, tuple(value.type if value else None for value in step.outputs), xp)
+
+    def _call(self, step: Node, xp: Namespace, backend: Backend) -> Callable[..., Any]:
         entry = step.entry
         types = [None if value is None else value.type for value in step.inputs]
         kernel = self._native(entry, types) if backend is self.backend else None
@@ -202,6 +210,20 @@ def _tried(native: Callable[..., Any], generic: Callable[..., Any], /, *values: 
     """What a native kernel gives, or the generic form where it takes no such values."""
     result = native(*values)
     return generic(*values) if result is NotImplemented else result
+
+
+def _watched(call: Callable[..., Any], declared: Sequence[str | None], xp: Namespace, /, *values: Any) -> Any:
+    """A user's operator: it cannot write into its inputs, and its results must be of the types that the plan has."""
+    result = call(*map(frozen, values))
+    results = result if isinstance(result, tuple) else (result,)
+    for number, (value, value_type) in enumerate(zip(results, declared, strict=False), 1):
+        if value_type is None or not value_types.is_tensor(value_type):
+            continue
+        expected = xp.onnx_dtype(value_types.code_of(value_type))
+        if getattr(value, "dtype", None) != expected:
+            came = f"an array of {value.dtype}" if hasattr(value, "dtype") else conversion.what_is(value)
+            raise TypeError(f"it gave {came} as output {number}, which is {value_type}")
+    return result
 
 
 def _widened(

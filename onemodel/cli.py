@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import runpy
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -52,7 +53,7 @@ def _show_error(error: BaseException) -> None:
         message = f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
     else:
         # The errors speak of Session's arguments.
-        message = str(error).replace('mode="fast"', "--mode fast")
+        message = str(error).replace('mode="fast"', "--mode fast").replace("Session(seed=...)", "--seed")
     out = console(errors=True)
     for line in f"error: {message}".splitlines():
         out.print(Text(safe(line, out.encoding), style="red"), soft_wrap=True)
@@ -121,6 +122,26 @@ def _json(_: click.Context, __: click.Parameter, path: Path | None) -> Path | No
     return path
 
 
+def _operators(_: click.Context, __: click.Parameter, paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Run files that register operators."""
+    for path in paths:
+        try:
+            runpy.run_path(str(path), run_name=path.stem)
+        except Exception as error:
+            raise click.BadParameter(f"{str(path)!r} cannot be run: {type(error).__name__}: {error}") from error
+    return paths
+
+
+_own_operators = click.option(
+    "--operators",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    is_eager=True,
+    callback=_operators,
+    help="A Python file with operators of your own (@onemodel.operator); it is run. May be given several times.",
+)
+
+
 @contextmanager
 def _busy(text: str) -> Iterator[None]:
     """A spinner on standard error, where that is a terminal."""
@@ -151,7 +172,7 @@ def main() -> None:
 @click.option(
     "--sample", type=click.IntRange(0, 1), default=0, show_default=True, help="Which of the two held-out ones."
 )
-@click.option("--mode", type=_MODES, default="fast", show_default=True, help="The arithmetic.")
+@click.option("--mode", type=_MODES, default="exact", show_default=True, help="The arithmetic.")
 @click.option("--backend", type=_BACKENDS, default="numpy", show_default=True, help="What computes.")
 def demo(digit: int, sample: int, mode: str, backend: str) -> None:
     """Read a hand-written digit with the small network that comes with OneModel.
@@ -216,7 +237,11 @@ def _show_reading(out: Console, reading: Any) -> None:
 )
 @click.option("--backend", type=_BACKENDS, default="numpy", show_default=True, help="What computes.")
 @click.option("--mode", type=_MODES, help="The arithmetic.  [default: exact on numpy, fast elsewhere]")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random inputs.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    help="Seed of the random inputs, and of nodes that draw without one of their own.  [default: 0 for the inputs]",
+)
 @click.option("--threads", type=click.IntRange(1), help="Threads of the BLAS library.")
 @click.option(
     "--set",
@@ -235,17 +260,19 @@ def _show_reading(out: Console, reading: Any) -> None:
     callback=_json,
     help="Write what 'onemodel verify' needs to this .json file, and the inputs beside it. For exact runs.",
 )
+@_own_operators
 def run(
     model: Path,
     specs: list[Spec],
     output: Path | None,
     backend: str,
     mode: str | None,
-    seed: int,
+    seed: int | None,
     threads: int | None,
     sizes: dict[str, int],
     digest: bool,
     record: Path | None,
+    operators: tuple[Path, ...],
 ) -> None:
     """Run MODEL once and show its outputs."""
     from onemodel.arrayfile import write_npz
@@ -255,9 +282,10 @@ def run(
 
     start = time.perf_counter()
     with _busy("loading the model"):
-        session = Session(model, backend=backend, mode=mode, threads=threads, outputs="numpy")
+        session = Session(model, backend=backend, mode=mode, threads=threads, seed=seed, outputs="numpy")
     loaded = time.perf_counter()
-    feeds = gather(specs, session.get_inputs(), optional=session.get_overridable_initializers(), sizes=sizes, seed=seed)
+    optional = session.get_overridable_initializers()
+    feeds = gather(specs, session.get_inputs(), optional=optional, sizes=sizes, seed=seed or 0)
     values = {name: feed.value for name, feed in feeds.items()}
     with _busy("running the model"):
         began = time.perf_counter()
@@ -270,7 +298,7 @@ def run(
     if record is not None:
         from onemodel.record import inputs_path, write
 
-        write(record, model, session, values, outputs)
+        write(record, model, session, values, outputs, operators)
     if digest:
         click.echo(session.digest(outputs))
         return
@@ -300,7 +328,8 @@ def run(
 @click.option("--model", type=_MODEL, help="The model, where it does not lie where RECORD says.")
 @click.option("--backend", type=_BACKENDS, default="numpy", show_default=True, help="What computes.")
 @click.option("--threads", type=click.IntRange(1), help="Threads of the BLAS library.")
-def verify(record: Path, model: Path | None, backend: str, threads: int | None) -> None:
+@_own_operators
+def verify(record: Path, model: Path | None, backend: str, threads: int | None, operators: tuple[Path, ...]) -> None:
     """Do again the run that 'onemodel run --record' has written to RECORD, and say what differs first.
 
     The exact revision comes first, then the model, its external data, the inputs, and last the outputs. The exit code
@@ -310,7 +339,7 @@ def verify(record: Path, model: Path | None, backend: str, threads: int | None) 
     from onemodel.terminal import console, safe, table
 
     with _busy("running the model"):
-        found = list(compare(record, model=model, backend=backend, threads=threads))
+        found = list(compare(record, model=model, backend=backend, threads=threads, operators=operators))
     out = console()
     rows = [[part.what, "same" if part.same else "differs", _short(part.recorded), _short(part.here)] for part in found]
     out.print(table(out, "", ("what", "", "recorded", "here"), rows))
@@ -322,7 +351,7 @@ def verify(record: Path, model: Path | None, backend: str, threads: int | None) 
     first, hint = different[0].what, ""
     if first == "exact revision":
         hint = "; outputs of two revisions may differ, so record the run anew or verify with the version that wrote it"
-    elif not first.startswith("output"):
+    elif not first.startswith("output") and first != "digest":
         hint = "; nothing was run"
     out.print(safe(f"Differs first: {first}{hint}.", out.encoding))
     click.get_current_context().exit(1)
@@ -336,7 +365,8 @@ def _short(text: str) -> str:
 
 @_command("Say how exact mode computes each node.", "onemodel check model.onnx")
 @click.argument("model", type=_MODEL)
-def check(model: Path) -> None:
+@_own_operators
+def check(model: Path, operators: tuple[Path, ...]) -> None:
     """Say of each node of MODEL whether exact mode computes it, and how or why not.
 
     Nodes of subgraphs and of functions are listed too. The exit code is 1 where a node is refused.
@@ -368,7 +398,8 @@ def check(model: Path) -> None:
 
 @_command("Show what a model needs.", "onemodel info model.onnx")
 @click.argument("model", type=_MODEL)
-def info(model: Path) -> None:
+@_own_operators
+def info(model: Path, operators: tuple[Path, ...]) -> None:
     """Show the inputs, outputs and operators of MODEL, and what OneModel cannot run of it."""
     from onemodel.summary import load, refusals, summarize
     from onemodel.terminal import console

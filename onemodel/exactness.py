@@ -9,6 +9,7 @@ from functools import cache, partial
 from typing import Any
 
 from onemodel.backends import exact, extension
+from onemodel.backends.base import STANDARD
 from onemodel.ops.registry import Operator
 from onemodel.outside import code_objects, looked_up, outside
 from onemodel.types import code_of, dtype_of, inner, is_tensor
@@ -111,6 +112,8 @@ def refusal(entry: Operator, value_types: Iterable[str | None]) -> str | None:
     used = functions_used(entry.function)
     verdicts = {name: exact.verdict(name) for name in used if name not in extension.FUNCTIONS}
     never = sorted(name for name, verdict in verdicts.items() if verdict == "never")
+    if unknown := [name for name in never if name not in STANDARD]:
+        return f"xp has no {', '.join(map(repr, unknown))}"
     if never:
         return f"{', '.join(never)}: no exact definition yet"
     integers = sorted(name for name, verdict in verdicts.items() if verdict == "integers")

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,8 @@ class Comparison:
     """One thing that a record holds, beside what is here.
 
     Attributes:
-        what: ``"exact revision"``, ``"model"``, ``"external data 'w'"``, ``"input 'x'"`` or ``"output 'y'"``.
+        what: ``"exact revision"``, ``"model"``, ``"operators 'own.py'"``, ``"external data 'w'"``, ``"input 'x'"``,
+            ``"output 'y'"`` or ``"digest"``.
         recorded, here: both as text; a SHA-256, or type and shape.
     """
 
@@ -47,7 +48,14 @@ def inputs_path(path: Path) -> Path:
     return path.with_name(f"{path.stem}.inputs.npz")
 
 
-def write(path: Path, model: Path, session: Session, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+def write(
+    path: Path,
+    model: Path,
+    session: Session,
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, Any],
+    operators: Sequence[Path] = (),
+) -> None:
     """Write the record of a run of an exact session, as JSON, and the inputs beside it.
 
     Args:
@@ -55,6 +63,7 @@ def write(path: Path, model: Path, session: Session, inputs: Mapping[str, Any], 
         model: where the session's model lies; kept as a path from the record's folder.
         session: the session.
         inputs, outputs: values by name.
+        operators: Python files that define operators of the model.
 
     Raises:
         InputError: the session is not exact, or an input cannot be kept in an ``.npz`` file.
@@ -79,6 +88,8 @@ def write(path: Path, model: Path, session: Session, inputs: Mapping[str, Any], 
             "sha256": _file_hash(model),
             "external_data": session.external_hashes(),
         },
+        "operators": {file.name: _file_hash(file) for file in operators},
+        "seed": session.config.seed,
         "inputs": described,
         "outputs": _described(outputs),
         "digest": session.digest(outputs),
@@ -87,7 +98,12 @@ def write(path: Path, model: Path, session: Session, inputs: Mapping[str, Any], 
 
 
 def compare(
-    path: Path, *, model: Path | None = None, backend: str = "numpy", threads: int | None = None
+    path: Path,
+    *,
+    model: Path | None = None,
+    backend: str = "numpy",
+    threads: int | None = None,
+    operators: Sequence[Path] = (),
 ) -> Iterator[Comparison]:
     """Hold a record against this machine; the run itself is done only where all before it is the same.
 
@@ -95,10 +111,11 @@ def compare(
         path: the record.
         model: the model, where it does not lie where the record says.
         backend, threads: how to run it now; neither changes a bit.
+        operators: Python files that define operators of the model, and that have been run.
 
     Yields:
-        revision, model, external data, inputs and outputs, in this order. Nothing follows a difference in one of the
-        first four kinds, because the run would be another one.
+        revision, model, operators, external data, inputs, outputs and the digest of all outputs, in this order. Nothing
+        follows a difference in one of the first five kinds, because the run would be another one.
 
     Raises:
         InputError: the file is no record, or the inputs beside it are gone.
@@ -107,14 +124,21 @@ def compare(
     """
     record = _read(path)
     here = path.parent / record["model"]["path"] if model is None else model
+    if not here.exists():
+        raise InputError(f"the model of {path} is not at {here}; pass --model, or model=")
+    files = {file.name: _file_hash(file) for file in operators}
     for found in (
         Comparison("exact revision", str(record["exact_revision"]), str(EXACT_REVISION)),
         Comparison("model", record["model"]["sha256"], _file_hash(here)),
+        *(
+            Comparison(f"operators {name!r}", known, files.get(name, "not given"))
+            for name, known in record["operators"].items()
+        ),
     ):
         yield found
         if not found.same:
             return
-    session = Session(here, backend=backend, mode="exact", threads=threads, outputs="numpy")
+    session = Session(here, backend=backend, mode="exact", threads=threads, seed=record["seed"], outputs="numpy")
     hashes = session.external_hashes()
     feeds = _feeds(path, record["inputs"])
     before = [
@@ -130,9 +154,16 @@ def compare(
         if not found.same:
             return
     names = [value.name for value in session.get_outputs()]
-    outputs = _described(dict(zip(names, session.run(None, feeds), strict=True)))
-    for name, known in record["outputs"].items():
-        yield Comparison(f"output {name!r}", _text(known), _text(outputs[name]) if name in outputs else "not there")
+    made = dict(zip(names, session.run(None, feeds), strict=True))
+    outputs = _described(made)
+    for name in dict.fromkeys([*record["outputs"], *outputs]):
+        known = record["outputs"].get(name)
+        yield Comparison(
+            f"output {name!r}",
+            "not recorded" if known is None else _text(known),
+            _text(outputs[name]) if name in outputs else "not there",
+        )
+    yield Comparison("digest", record["digest"], session.digest(made))
 
 
 def _way(folder: Path, model: Path) -> str:
@@ -167,16 +198,24 @@ def _feeds(path: Path, inputs: Mapping[str, Mapping[str, str]]) -> dict[str, Any
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise InputError(f"{path} is not JSON, so no record that 'onemodel run --record' wrote") from error
+    try:
         if record["format"] != FORMAT:
             raise InputError(f"{path} is a record of format {record['format']}; this version reads format {FORMAT}")
-        for part in (record["model"]["path"], record["model"]["sha256"], record["exact_revision"]):
+        for part in (record["model"]["path"], record["model"]["sha256"], record["exact_revision"], record["digest"]):
             str(part)
+        record = {"operators": {}, "seed": None, **record}
         for value in (*record["inputs"].values(), *record["outputs"].values()):
             _text(value)
         dict(record["model"]["external_data"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} is no record that 'onemodel run --record' wrote: {error!r}") from error
+    except KeyError as error:
+        raise InputError(f"{path} is no record that 'onemodel run --record' wrote: it lacks {error}") from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{path} is no record that 'onemodel run --record' wrote: its parts are of other kinds"
+        ) from error
     return dict(record)
 
 

@@ -127,8 +127,9 @@ def operator(
         a decorator that returns its function unchanged but for the attribute ``operators``, the entries made of it.
 
     Raises:
-        ValueError: an entry with this domain, name and ``since`` is there already, or ``host`` names no parameter.
-        TypeError: the function's signature cannot be an operator's.
+        ValueError: an entry with this domain, name and ``since`` is there already, or ``host`` or ``types`` names no
+            parameter.
+        TypeError: the function's signature cannot be an operator's, or ``types`` is a text.
     """
 
     def enter(function: Function) -> Function:
@@ -151,6 +152,11 @@ def operator(
         known = {*entry.inputs, entry.variadic, *entry.attributes}
         if strange := [given for given in host if given.partition(":")[0] not in known]:
             raise ValueError(f"host={strange} of {name} names no parameter of {function.__qualname__}")
+        if isinstance(types, str):
+            raise TypeError(f"types={types!r} of {name} is a text; it is a sequence with one entry per output")
+        named = [] if types is None or callable(types) else [text for text in types if "(" not in text]
+        if strange := [text for text in named if text not in entry.inputs]:
+            raise ValueError(f"types={strange} of {name} names no input of {function.__qualname__}")
         if register:
             versions = _TABLE.setdefault(entry.key, {})
             if since in versions and not override:

@@ -84,7 +84,7 @@ def test_demo_reads_the_digit() -> None:
     assert result.exit_code == 0, result.output
     assert "The network reads 3 (" in result.output
     assert "The label is 3: right." in result.output
-    assert "mode: fast   backend: numpy   time: " in result.output
+    assert "mode: exact   backend: numpy   time: " in result.output
     images, labels = demo.held_out()
     for line in demo.drawing(images[labels == 3][0]).splitlines():
         assert line in result.output

@@ -617,3 +617,51 @@ def test_an_operator_whose_types_cannot_be_told() -> None:
     model = graph_model([node("Odd", ["x"], ["y"], domain=DOMAIN)], [("x", FLOAT, None)], ["y"], domains={DOMAIN: 1})
     with pytest.raises(ModelError, match=r"test.plan::Odd .*: the output types cannot be told: ZeroDivisionError"):
         Session(model, operators=[own("Odd", lambda x, /, *, xp: x, types=types)])
+
+
+# What users' own operators do
+
+
+@pytest.mark.parametrize("mode", ["fast", "exact"])
+def test_an_operator_cannot_write_into_its_inputs(mode: Any) -> None:
+    def spoil(x: Any, /, *, xp: Any) -> Any:
+        x += 1
+        return x
+
+    nodes = [node("Spoil", ["x"], ["h"], domain=DOMAIN), node("Add", ["h", "x"], ["y"])]
+    model = graph_model(nodes, [("x", FLOAT, None)], ["y"], domains={DOMAIN: 1})
+    x = X.copy()
+    with pytest.raises(ExecutionError, match=r"test.plan::Spoil .* read-only"):
+        run(model, own("Spoil", spoil, types=("x",)), mode=mode, x=x)
+    np.testing.assert_array_equal(x, X)
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (lambda x: x.astype(np.float64), "it gave an array of float64 as output 1, which is tensor(float)"),
+        (lambda x: None, "it gave None as output 1, which is tensor(float)"),
+        (lambda x: 3.0, "it gave a float as output 1, which is tensor(float)"),
+    ],
+)
+def test_results_are_of_the_types_that_an_operator_declares(result: Any, message: str) -> None:
+    model = graph_model([node("Odd", ["x"], ["y"], domain=DOMAIN)], [("x", FLOAT, None)], ["y"], domains={DOMAIN: 1})
+    with pytest.raises(ExecutionError) as error:
+        run(model, own("Odd", lambda x, /, *, xp: result(x), types=("x",)), x=X)
+    assert message in str(error.value)
+
+
+def test_types_that_are_none() -> None:
+    with pytest.raises(ValueError, match=r"types=\['z'\] of Odd names no input of"):
+        own("Odd", lambda x, /, *, xp: x, types=("z",))
+    with pytest.raises(TypeError, match=r"types='x' of Odd is a text"):
+        own("Odd", lambda x, /, *, xp: x, types="x")
+
+
+def test_a_function_that_the_namespace_lacks() -> None:
+    def wrong(x: Any, /, *, xp: Any) -> Any:
+        return xp.expp(x)
+
+    model = graph_model([node("Wrong", ["x"], ["y"], domain=DOMAIN)], [("x", FLOAT, None)], ["y"], domains={DOMAIN: 1})
+    with pytest.raises(InexactOperatorError, match="xp has no 'expp'"):
+        Session(model, operators=[own("Wrong", wrong)])

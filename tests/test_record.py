@@ -17,6 +17,7 @@ import onemodel
 from onemodel import digest
 from onemodel.types import to_proto
 from tests.command import fails, run, save
+from tests.models_by_hand import graph_model, node
 
 
 @pytest.fixture
@@ -96,6 +97,7 @@ def test_verify_what_is_the_same(record: Path) -> None:
                 "input 'ids'",
                 "output 'e'",
                 "output 'same'",
+                "digest",
             )
         ]
         assert result.output.endswith("The same, bit for bit.\n")
@@ -106,7 +108,7 @@ def test_verify_elsewhere(net: Path, record: Path, tmp_path: Path) -> None:
     there.mkdir()
     for path in (record, tmp_path / "run.inputs.npz"):
         path.rename(there / path.name)
-    fails(run("verify", there / "run.json"), "net.onnx")
+    fails(run("verify", there / "run.json"), "net.onnx; pass --model")
     result = run("verify", there / "run.json", "--model", net)
     assert result.exit_code == 0, result.output
 
@@ -163,6 +165,51 @@ def test_an_output_differs(record: Path) -> None:
     assert ["output 'extra'", "differs"] in _rows(run("verify", record).output)
 
 
+def test_an_output_is_gone_from_the_record(record: Path) -> None:
+    _change(record, lambda content: content["outputs"].pop("e"))
+    _differs(record, "output 'e'", "Differs first: output 'e'.")
+
+
+def test_the_digest_differs(record: Path) -> None:
+    _change(record, lambda content: content.update(digest="exact-1:" + "0" * 64))
+    _differs(record, "digest", "Differs first: digest.")
+
+
+def test_the_seed_is_recorded(tmp_path: Path) -> None:
+    model, path = tmp_path / "draw.onnx", tmp_path / "run.json"
+    onnx.save(graph_model([node("RandomNormal", [], ["y"], shape=[4])], [], ["y"]), model)
+    fails(run("run", model, "--record", path), "draws random numbers without a seed; the node's attribute or --seed")
+    assert run("run", model, "--seed", 3, "--record", path).exit_code == 0
+    assert json.loads(path.read_text())["seed"] == 3
+    assert run("verify", path).exit_code == 0
+    _change(path, lambda content: content.update(seed=4))
+    _differs(path, "output 'y'", "Differs first: output 'y'.")
+
+
+OWN = """
+import onemodel
+
+@onemodel.operator("Twice", domain="test.record", since=1, types=("x",), override=True)
+def twice(x, /, *, xp):
+    return x + x
+"""
+
+
+def test_operators_of_ones_own(tmp_path: Path) -> None:
+    model, own, path = tmp_path / "own.onnx", tmp_path / "own.py", tmp_path / "run.json"
+    own.write_text(OWN)
+    twice = node("Twice", ["x"], ["y"], domain="test.record")
+    onnx.save(graph_model([twice], [("x", "tensor(float)", [2])], ["y"], domains={"test.record": 1}), model)
+    for command in (["check", model], ["info", model]):
+        assert run(*command, "--operators", own).exit_code == 0
+    result = run("run", model, "-i", "random", "--operators", own, "--record", path)
+    assert result.exit_code == 0, result.output
+    assert ["operators 'own.py'", "same"] in _rows(run("verify", path, "--operators", own).output)
+    _differs(path, "operators 'own.py'", "Differs first: operators 'own.py'; nothing was run.")
+    own.write_text(OWN + "1 / 0\n")
+    fails(run("check", model, "--operators", own), "own.py' cannot be run: ZeroDivisionError", code=2)
+
+
 def test_a_fast_run_is_not_recorded(net: Path, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     fails(run("run", net, "-i", "random", "--mode", "fast", "--record", path), "only exact runs are recorded")
@@ -175,11 +222,21 @@ def test_a_record_is_json(net: Path, tmp_path: Path) -> None:
     fails(run("run", net, "-i", "random", "--record", tmp_path / "no" / "run.json"), "there is no folder", code=2)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": 1}', '{"format": 1, "exact_revision": 1, "model": 3}'])
-def test_what_is_no_record(content: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "run.json is not JSON, so no record that 'onemodel run --record' wrote"),
+        ("\x08\ud800", "run.json is not JSON"),
+        ("[]", "run.json is no record that 'onemodel run --record' wrote: its parts are of other kinds"),
+        ("{}", "run.json is no record that 'onemodel run --record' wrote: it lacks 'format'"),
+        ('{"format": 1}', "it lacks 'model'"),
+        ('{"format": 1, "exact_revision": 1, "model": 3}', "its parts are of other kinds"),
+    ],
+)
+def test_what_is_no_record(content: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    path.write_text(content)
-    fails(run("verify", path), "run.json is no record that 'onemodel run --record' wrote")
+    path.write_bytes(content.encode("utf-8", "surrogatepass"))
+    fails(run("verify", path), message)
 
 
 def test_a_record_of_a_later_format(record: Path) -> None:
@@ -224,7 +281,7 @@ def test_values_that_an_npz_has_no_type_or_key_for(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     result = run("verify", record)
     assert result.exit_code == 0, result.output
-    assert len(_rows(result.output)) == 10
+    assert len(_rows(result.output)) == 11
 
 
 def test_a_model_without_inputs(tmp_path: Path) -> None:
