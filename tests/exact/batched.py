@@ -338,6 +338,7 @@ EXEMPT: Mapping[str, str] = {
     **dict.fromkeys("If Loop SequenceMap".split(), _BODY),
     **dict.fromkeys("MaxUnpool NonMaxSuppression NonZero ScatterND StringNormalizer StringSplit Unique".split(), _ALL),
     **dict.fromkeys("Adagrad Adam Momentum".split(), _STEP),
+    "Gradient": "the slopes of a whole graph, whose operators have entries of their own",
     "MelWeightMatrix": _NO_BATCH,
     "DynamicQuantizeLinear": "its scale comes from the range of the whole tensor",
 }

@@ -21,7 +21,7 @@ from onemodel import types
 from tests.exact.patterns import FLOATS, Array, Patterns, bits, scaled
 from tests.ops import harness
 from tests.oracle import chapters
-from tests.oracle.draw import ENTRIES, Draw, versions
+from tests.oracle.draw import ENTRIES, Draw, integer_range, versions
 
 Feeds = dict[str, Any]
 
@@ -50,7 +50,7 @@ def _one_node(op: str, inputs: list[Any], **options: Any) -> tuple[onnx.ModelPro
 
 # Wide cases
 
-_NEW = ("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz", "float8e8m0", "float4e2m1")
+_NEW = "float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 float6e2m3 float6e3m2 float4e2m1".split()
 SMALL = {name: types.dtype_of(f"tensor({name})") for name in _NEW}
 
 
@@ -234,13 +234,13 @@ def _factors(kind: str, dtype: Any, shapes: Sequence[tuple[int, ...]], seed: int
 
 def _casts() -> Iterator[DigestCase]:
     sources = {**FLOATS, **SMALL}
-    whole = "int8 uint8 int16 uint16 int32 uint32 int64 uint64 int4 uint4 bool".split()
+    whole = "int8 uint8 int16 uint16 int32 uint32 int64 uint64 int4 uint4 int2 uint2 bool".split()
     for source, dtype in sources.items():
         for target in (*sources, *whole):
             name = {"float32": "float", "float64": "double"}.get(target, target)
             code = types.code_of(f"tensor({name})")
             yield _case(f"Cast {source} to {target}", partial(_cast_floats, dtype), to=code)
-    for source in ("int64", "uint64", "int32"):
+    for source in ("int64", "uint64", "int32", "int4", "uint2", "int2"):
         for target in ("float", "double", "float16", "bfloat16", "float8e4m3fn", "float8e5m2"):
             code = types.code_of(f"tensor({target})")
             yield _case(f"Cast {source} to {target}", partial(_cast_integers, source), to=code)
@@ -254,7 +254,12 @@ def _cast_floats(dtype: Any, seed: int) -> list[Any]:
 
 def _cast_integers(dtype: str, seed: int) -> list[Any]:
     """Whole numbers of every number of bits."""
-    return [(Patterns(seed).words(800) >> np.resize(np.arange(64, dtype=np.uint64), 800)).astype(dtype)]
+    words = Patterns(seed).words(800) >> np.resize(np.arange(64, dtype=np.uint64), 800)
+    element = types.dtype_of(f"tensor({dtype})")
+    if element.itemsize > 1:
+        return [words.astype(element)]
+    low, high = integer_range(element)
+    return [((words % np.uint64(high - low + 1)).astype(np.int8) + np.int8(low)).astype(element)]
 
 
 # Operators that the oracle has no entry for

@@ -7,6 +7,7 @@ import os
 from collections import defaultdict
 from pathlib import Path
 
+import onnx
 import pytest
 
 import onemodel
@@ -61,6 +62,14 @@ def test_float_heavy_operators_have_every_float_type() -> None:
     for op in ("Exp", "MatMul", "Conv", "Softmax", "ReduceSum", "LayerNormalization", "Pow", "Div"):
         for name in FLOATS:
             assert any(case.startswith(f"{op} {name}") for case in KNOWN), (op, name)
+
+
+def test_casts_have_every_type_of_numbers() -> None:
+    casts = [name.split() for name in KNOWN if name.startswith("Cast ") and " to " in name]
+    spelled = {"float": "float32", "double": "float64"}
+    kinds = {name.lower() for name in onnx.TensorProto.DataType.keys()}  # noqa: SIM118 (it is no mapping)
+    numbers = kinds - {"undefined", "string", "complex64", "complex128"}
+    assert {spelled.get(name, name) for name in numbers} <= {word for cast in casts for word in cast[1::2]}
 
 
 def test_a_difference_is_told_from_another_case() -> None:
