@@ -80,7 +80,7 @@ def attention(
     arguments = (q, k, v, bias, y, *sizes, factor, *strides, past if is_causal else -1)
     shared = keys * np.dtype(kind).itemsize
     launch = kernel("attention.cu", f"attention<{TYPES[q.dtype]}>")
-    launch((batch * heads * queries,), (threads_for(max(keys, width)),), typed(arguments), shared)
+    launch((batch * heads * queries,), (threads_for(max(keys, width)),), typed(arguments), shared_mem=shared)
     if joined:
         y = cupy.reshape(cupy.transpose(y, (0, 2, 1, 3)), (batch, queries, heads * width))
     return y, k, v, None

@@ -109,7 +109,7 @@ def pad(x: Array, widths: Sequence[tuple[int, int]], value: Any = 0, /) -> Array
 
 
 @lru_cache(maxsize=1024)
-def _uploaded(values: tuple[int, ...], device: int) -> Array:
+def _uploaded(values: tuple[int, ...], _device: int) -> Array:
     return cupy.asarray(np.array(values, np.int64))
 
 

@@ -108,7 +108,7 @@ def scatter(generic: Callable[..., Array]) -> Callable[..., Array]:
 
 @lru_cache(maxsize=256)
 def _taps(
-    indices: tuple[tuple[int | None, ...], ...], weights: tuple[tuple[float, ...], ...], dtype: Any, device: int
+    indices: tuple[tuple[int | None, ...], ...], weights: tuple[tuple[float, ...], ...], dtype: Any, _device: int
 ) -> tuple[Array, Array]:
     """Positions and weights on the device; a model has the same ones in every run."""
     places = [[-1 if place is None else place for place in row] for row in indices]

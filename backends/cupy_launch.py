@@ -11,7 +11,10 @@ import cupy
 import ml_dtypes
 import numpy as np
 
-Launch = Callable[[Sequence[int], Sequence[int], Sequence[Any], int], None]
+from onemodel.backends.cupy_run import per_device
+
+Launch = Callable[..., None]
+"""A kernel: called with the grid, the block, the arguments, and ``shared_mem=`` bytes."""
 
 BLOCK = 256
 """Threads of a block: ``BLOCK`` of cuda/common.cuh."""
@@ -38,7 +41,7 @@ def source(file: str) -> str:
     return common + (folder / file).read_text("utf-8") if file else common
 
 
-@cache
+@per_device
 def kernel(file: str, name: str) -> Launch:
     """The kernel ``name``, a C++ expression such as ``softmax<float>``; compiled at its first use."""
     module = cupy.RawModule(code=source(file), options=OPTIONS, name_expressions=(name,))
@@ -49,7 +52,7 @@ def kernel(file: str, name: str) -> Launch:
 def over_elements(file: str, name: str, count: int, arguments: Sequence[Any]) -> None:
     """Launch a kernel whose threads share ``count`` elements."""
     if count:
-        kernel(file, name)((blocks_for(count),), (BLOCK,), typed(arguments), 0)
+        kernel(file, name)((blocks_for(count),), (BLOCK,), typed(arguments))
 
 
 def blocks_for(count: int) -> int:
@@ -60,7 +63,7 @@ def blocks_for(count: int) -> int:
 def over_rows(file: str, name: str, rows: int, length: int, arguments: Sequence[Any]) -> None:
     """Launch a kernel with a block for each row, of as many threads as the row is long, up to ``BLOCK``."""
     if rows:
-        kernel(file, name)((min(rows, _MOST_BLOCKS),), (threads_for(length),), typed(arguments), 0)
+        kernel(file, name)((min(rows, _MOST_BLOCKS),), (threads_for(length),), typed(arguments))
 
 
 def threads_for(length: int) -> int:

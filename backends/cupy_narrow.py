@@ -7,7 +7,7 @@ the bytes; conversions go by tables, which NumPy's conversion fills, so that bot
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import wraps
 from typing import Any
 
 import cupy
@@ -17,7 +17,7 @@ from onnx import TensorProto
 
 from onemodel.backends import numpy_cast
 from onemodel.backends.base import Array, numpy_dtype
-from onemodel.backends.cupy_run import row_major
+from onemodel.backends.cupy_run import per_device, row_major
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 DTYPES = frozenset(
@@ -138,7 +138,7 @@ def filling(function: Callable[..., Any], value: int | None) -> Callable[..., An
 # Conversions
 
 
-@cache
+@per_device
 def _values(dtype: np.dtype[Any]) -> Array:
     """The number of each byte: int8 for integers, float32 for floats."""
     numbers = np.arange(256, dtype=np.uint8).view(dtype)
@@ -176,7 +176,7 @@ def _magnitude(x: Array) -> Array:
     return cupy.where(wide < 0, cupy.negative(wide), wide).view(np.uint64)
 
 
-@cache
+@per_device
 def _steps(source: np.dtype[Any], code: int, saturate: bool | str, round_mode: str) -> tuple[Array, Array, Array]:
     """Where the code of the narrow type changes as |x| grows, and the codes between, for x from 0 on and for x below.
 
@@ -245,7 +245,7 @@ def _small_integers(x: Array, dtype: np.dtype[Any]) -> Array:
     return cupy.take(_patterns(dtype), whole.view(np.uint8))
 
 
-@cache
+@per_device
 def _patterns(dtype: np.dtype[Any]) -> Array:
     """For each int8 the byte that ml_dtypes has for it."""
     numbers = np.arange(256, dtype=np.uint8).view(np.int8)

@@ -16,7 +16,7 @@ import numpy as np
 from onemodel.backends import extension
 from onemodel.backends.base import Array, Kernel
 from onemodel.backends.cupy_launch import BLOCK, NAMES, OPTIONS, TYPES, blocks_for, source, typed
-from onemodel.backends.cupy_run import row_major
+from onemodel.backends.cupy_run import per_device, row_major
 
 _UNARY = {"abs": "fabs", "exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p", "sqrt": "sqrt"}
 _UNARY |= {"sin": "sin", "cos": "cos", "tanh": "tanh", "erf": "erf", "floor": "floor", "ceil": "ceil", "trunc": "trunc"}
@@ -186,7 +186,7 @@ def written(function: Callable[..., Any], count: int, dtype: np.dtype[Any], attr
     )
 
 
-@cache
+@per_device
 def _compiled(function: Callable[..., Any], count: int, dtype: np.dtype[Any], attributes: Any) -> Any:
     text = written(function, count, dtype, dict(attributes))
     if text is None:

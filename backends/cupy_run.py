@@ -6,13 +6,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
-from typing import Any
+from functools import cache, wraps
+from typing import Any, TypeVar
 
 import cupy
 import numpy as np
 
 from onemodel.backends.base import Array, Pending, Refused, Transfer
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,20 @@ def put_off(check: Check) -> None:
 def current_node() -> Any:
     """The node at work in this thread."""
     return _state.node
+
+
+def per_device(function: Callable[..., Result]) -> Callable[..., Result]:
+    """``function``, whose results lie on the current device, with its results kept for each device."""
+
+    @cache
+    def made(device: int, /, *args: Any) -> Result:
+        return function(*args)
+
+    @wraps(function)
+    def call(*args: Any) -> Result:
+        return made(cupy.cuda.runtime.getDevice(), *args)
+
+    return call
 
 
 def row_major(x: Array) -> Array:

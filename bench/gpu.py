@@ -55,7 +55,7 @@ def place(stand_in: bool) -> AbstractContextManager[Any]:
     """Where the checks run: on the real CuPy, or on its stand-in."""
     if not stand_in:
         return nullcontext()
-    from tests.gpu.stand_in import installed
+    from tests.gpu.install import installed
 
     return installed()
 

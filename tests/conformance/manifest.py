@@ -70,7 +70,7 @@ def environment(namespace: str) -> AbstractContextManager[Any]:
     """What a namespace runs in: CuPy's on a stand-in over NumPy, which needs no GPU."""
     if NAMESPACES.get(namespace, {}).get("backend") != "cupy":
         return nullcontext()
-    from tests.gpu.stand_in import installed
+    from tests.gpu.install import installed
 
     return installed()
 
@@ -93,7 +93,7 @@ def preparer(namespace: str, **options: Any) -> Prepare:
 
     device = "CPU"
     if NAMESPACES[namespace]["backend"] == "cupy":
-        from tests.gpu.stand_in import kernels_here
+        from tests.gpu.install import kernels_here
 
         device, options = "CUDA", {"kernels": kernels_here(), **options}
     backend = make_backend(**{**NAMESPACES[namespace], **options})

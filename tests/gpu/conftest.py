@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.gpu import stand_in
+from tests.gpu import install, stand_in
 
 
 @pytest.fixture
 def cupy() -> Iterator[Any]:
     """The stand-in for CuPy, installed for the length of a test."""
-    with stand_in.installed() as module:
+    with install.installed() as module:
         stand_in.reads.clear()
         yield module

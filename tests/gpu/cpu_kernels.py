@@ -126,7 +126,7 @@ class RawModule:
         function = getattr(build(self._source), f"kernel{self._names.index(name)}")
         fibers = has_barriers(self._code, name)
 
-        def call(grid: Sequence[int], block: Sequence[int], args: Sequence[Any], shared_mem: int = 0) -> None:
+        def call(grid: Sequence[int], block: Sequence[int], args: Sequence[Any], *, shared_mem: int = 0) -> None:
             launch(function, grid, block, args, shared_mem, fibers=fibers)
 
         return call

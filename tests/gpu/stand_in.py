@@ -1,9 +1,9 @@
 """A stand-in for the module ``cupy`` over NumPy, so that what OneModel does on a GPU can be tested without one.
 
-``installed()`` puts it into ``sys.modules``; the real ``array_api_compat.cupy`` and OneModel's CuPy backend then run
-on it. It is as strict as the GPU: calls must bind to the real CuPy's signatures (``cupy_api.json``), host arrays do
-not mix with its own, types and loops that CuPy lacks raise, indices out of range wrap. What would wait for the device
-is noted in ``reads``, and refused within ``no_reads()``. CUDA kernels run on the CPU, see ``cpu_kernels``.
+``install.installed()`` puts it into ``sys.modules``; the real ``array_api_compat.cupy`` and OneModel's CuPy backend
+then run on it. It is as strict as the GPU: calls must bind to the real CuPy's signatures (``cupy_api.json``), host
+arrays do not mix with its own, types and loops that CuPy lacks raise, indices out of range wrap. What would wait for the
+device is noted in ``reads``, and refused within ``no_reads()``. CUDA kernels run on the CPU, see ``cpu_kernels``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from tests.gpu import cpu_kernels
 from tests.gpu.api_table import read_table, signature
-from tests.gpu.device import Device, Event, Stream, cuda_modules
+from tests.gpu.device import Device, cuda_modules
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 KINDS = "?bhilqBHILQefdFD"
@@ -462,63 +462,3 @@ def make() -> dict[str, ModuleType]:
     modules.update(cuda_modules())
     cupy.cuda = modules["cupy.cuda"]  # type: ignore[attr-defined]
     return modules
-
-
-_PACKAGES = ("cupy", "cupy_backends", "array_api_compat.cupy")
-
-
-def kernels_here() -> str:
-    """The option ``kernels`` for sessions: without g++ the stand-in cannot run our own kernels."""
-    standing_in = "stand-in" in getattr(sys.modules.get("cupy"), "__version__", "stand-in")
-    return "generic" if standing_in and cpu_kernels.compiler() is None else "native"
-
-
-@contextmanager
-def installed() -> Iterator[ModuleType]:
-    """The stand-in in ``sys.modules``, in place of the real CuPy and all that has imported it; undone at the end."""
-    from onemodel.backends import get_backend
-
-    def swap(those: dict[str, ModuleType]) -> dict[str, ModuleType]:
-        present = {name: module for name, module in sys.modules.items() if _ours(name)}
-        for name in present:
-            _unload(name)
-        for name, module in those.items():
-            _load(name, module)
-        get_backend.cache_clear()
-        return present
-
-    before = swap(_kept or make())
-    try:
-        yield sys.modules["cupy"]
-    finally:
-        _kept.update(swap(before))
-
-
-_kept: dict[str, ModuleType] = {}
-"""The stand-in and what has imported it, once it was installed."""
-
-
-def _ours(name: str) -> bool:
-    """Whether a module is CuPy's, or made of it."""
-    return name.startswith("onemodel.backends.cupy_") or any(
-        name == package or name.startswith(f"{package}.") for package in _PACKAGES
-    )
-
-
-def _unload(name: str) -> None:
-    """Take a module out of ``sys.modules``, and out of the package that holds it, from which imports take it too."""
-    del sys.modules[name]
-    package, _, short = name.rpartition(".")
-    if package in sys.modules and not _ours(package):
-        vars(sys.modules[package]).pop(short, None)
-
-
-def _load(name: str, module: ModuleType) -> None:
-    """The other way round."""
-    sys.modules[name] = module
-    package, _, short = name.rpartition(".")
-    if package in sys.modules and not _ours(package):
-        setattr(sys.modules[package], short, module)
-
-
-__all__ = ["Device", "Event", "Stream", "from_dlpack", "installed", "make", "ndarray", "no_reads", "read", "reads"]

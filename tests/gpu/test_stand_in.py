@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.gpu import stand_in
+from tests.gpu import install, stand_in
 from tests.gpu.api_table import read_table, signature
 
 
@@ -17,13 +17,13 @@ def test_it_leaves_sys_modules_as_they_were() -> None:
         return {name: module for name, module in sys.modules.items() if "cupy" in name and "tests" not in name}
 
     before = present()
-    with stand_in.installed() as first:
+    with install.installed() as first:
         assert sys.modules["cupy"] is first
         from array_api_compat import cupy as library
 
         assert vars(library)["add"] is first.add
     assert present() == before
-    with stand_in.installed() as second:
+    with install.installed() as second:
         assert second is first
     assert present() == before
 

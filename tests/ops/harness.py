@@ -18,7 +18,7 @@ from onemodel.backends import get_backend, strict_backend
 from onemodel.backends.base import Namespace
 from onemodel.backends.numpy_backend import NumpyBackend
 from onemodel.ops import registry
-from tests.gpu.stand_in import installed, kernels_here
+from tests.gpu.install import installed, kernels_here
 
 LATEST = onnx.defs.onnx_opset_version()
 PATHS: Mapping[str, Mapping[str, Any]] = {
