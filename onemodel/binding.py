@@ -219,7 +219,7 @@ def _watched(call: Callable[..., Any], declared: Sequence[str | None], xp: Names
     for number, (value, value_type) in enumerate(zip(results, declared, strict=False), 1):
         if value_type is None or not value_types.is_tensor(value_type):
             continue
-        expected = xp.onnx_dtype(value_types.code_of(value_type))
+        expected: Any = xp.onnx_dtype(value_types.code_of(value_type))
         if getattr(value, "dtype", None) != expected:
             came = f"an array of {value.dtype}" if hasattr(value, "dtype") else conversion.what_is(value)
             raise TypeError(f"it gave {came} as output {number}, which is {value_type}")

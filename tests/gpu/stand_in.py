@@ -2,8 +2,8 @@
 
 ``install.installed()`` puts it into ``sys.modules``; the real ``array_api_compat.cupy`` and OneModel's CuPy backend
 then run on it. It is as strict as the GPU: calls must bind to the real CuPy's signatures (``cupy_api.json``), host
-arrays do not mix with its own, types and loops that CuPy lacks raise, indices out of range wrap. What would wait for the
-device is noted in ``reads``, and refused within ``no_reads()``. CUDA kernels run on the CPU, see ``cpu_kernels``.
+arrays do not mix with its own, types and loops that CuPy lacks raise, indices out of range wrap. What would wait for
+the device is noted in ``reads``, and refused within ``no_reads()``. CUDA kernels run on the CPU, see ``cpu_kernels``.
 """
 
 from __future__ import annotations
