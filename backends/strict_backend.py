@@ -22,10 +22,14 @@ DTYPES = frozenset(
 )
 
 
+class Lacking(Unavailable, TypeError):
+    """An element type that the standard does not have."""
+
+
 def _onnx_dtype(code: int) -> Any:
     name = numpy_dtype(code).name
     if name not in DTYPES:
-        raise TypeError(f"array-api-strict carries only the standard's element types, not {name}")
+        raise Lacking(f"array-api-strict carries only the standard's element types, not {name}")
     return getattr(library, name)
 
 
@@ -33,7 +37,7 @@ def _from_host(array: np.ndarray[Any, Any]) -> Array:
     if array.dtype == object:
         return array  # strings stay on the host
     if array.dtype.name not in DTYPES:
-        raise TypeError(f"array-api-strict carries only the standard's element types, not {array.dtype.name}")
+        raise Lacking(f"array-api-strict carries only the standard's element types, not {array.dtype.name}")
     return library.asarray(array, copy=True)
 
 

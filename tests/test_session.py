@@ -416,3 +416,10 @@ def test_a_file_that_is_closed() -> None:
     file.close()
     with pytest.raises(InputError, match="the file object cannot be read: I/O operation on closed file"):
         Session(file)
+
+
+@pytest.mark.parametrize("mode", ["fast", "exact"])
+def test_the_strict_backend_names_the_type_that_it_lacks(mode: Any) -> None:
+    model = graph_model([node("Exp", ["x"], ["y"])], [("x", "tensor(float16)", None)], ["y"])
+    with pytest.raises(onemodel.BackendError, match="carries only the standard's element types, not float16"):
+        Session(model, backend="strict", mode=mode)
