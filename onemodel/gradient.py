@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import onnx_ir as ir
 
 from onemodel import attributes as attribute_values
+from onemodel import gradient_elementwise, gradient_products, gradient_reductions, gradient_shapes  # noqa: F401
 from onemodel.errors import ModelError
-from onemodel.gradient_rules import RULES, Step, Tape, constant
+from onemodel.gradient_rules import RULES, SEVERAL, Step, Tape, constant
 from onemodel.ops.gradient import DOMAIN
 from onemodel.program import NodeInfo
 
@@ -189,14 +190,15 @@ def _backward(tape: Tape, y: str, xs: set[str], info: NodeInfo) -> dict[str, str
     for step in forward:
         if varying.intersection(step.inputs):
             varying.update(step.outputs)
-    gradients: dict[str, str] = {}
+    gradients = tape.gradients
     if y in varying:
         gradients[y] = tape.own("FillLike", y, value=1.0)
     for step in reversed(forward):
         if not any(name in gradients for name in step.outputs) or not varying.intersection(step.inputs):
             continue
-        rule = RULES.get((step.domain, step.op_type))
-        if rule is None or any(name in gradients for name in step.outputs[1:]):
+        key = step.domain, step.op_type
+        rule = RULES.get(key)
+        if rule is None or (key not in SEVERAL and any(name in gradients for name in step.outputs[1:])):
             domain = step.domain or "ai.onnx"
             raise ModelError(
                 f"{info}: there is no rule for the gradient of {domain}::{step.op_type}"
@@ -204,7 +206,7 @@ def _backward(tape: Tape, y: str, xs: set[str], info: NodeInfo) -> dict[str, str
             )
         if rule is constant:
             continue
-        parts = rule(tape, step, gradients[step.outputs[0]])
+        parts = rule(tape, step, gradients.get(step.outputs[0], ""))
         for name, thunk in zip(step.inputs, parts, strict=False):
             if name is None or name not in varying or thunk is None:
                 continue

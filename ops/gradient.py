@@ -10,17 +10,18 @@ from collections.abc import Callable
 from typing import Any
 
 from onemodel.ops.convolution import conv_transpose
+from onemodel.ops.reduction import running_product
 from onemodel.ops.registry import operator
 
 DOMAIN = "onemodel.gradient"
 FUNCTIONS: list[Callable[..., Any]] = []
 
 
-def _operator(name, **options):
-    """An operator of this domain whose result has the type of its first input, ``g``."""
+def _operator(name, types=("g",), **options):
+    """An operator of this domain; unless ``types`` says else, its result has the type of its first input, ``g``."""
 
     def enter(function):
-        FUNCTIONS.append(operator(name, since=1, domain=DOMAIN, types=("g",), register=False, **options)(function))
+        FUNCTIONS.append(operator(name, since=1, domain=DOMAIN, types=types, register=False, **options)(function))
         return function
 
     return enter
@@ -60,6 +61,27 @@ def above(g, /, *, xp):
     return xp.where(g > 0, xp.constant(1, g), xp.constant(0, g))
 
 
+@_operator("Same", widen=False, elementwise=True)
+def same(g, x, /, *, xp):
+    """1 where g equals x, else 0."""
+    return xp.where(g == x, xp.constant(1, g), xp.constant(0, g))
+
+
+@_operator("Over", elementwise=True)
+def over(g, x, /, *, xp):
+    """g / x, but 0 where x is 0."""
+    zero = xp.constant(0, x)
+    return xp.where(x == zero, zero, g / xp.where(x == zero, xp.constant(1, x), x))
+
+
+@_operator("CastTo", types=("x",), widen=False)
+def cast_to(g, x, /, *, xp):
+    """g in the type of x; 0 where one of the two is no floating-point type."""
+    if xp.isdtype(g.dtype, "real floating") and xp.isdtype(x.dtype, "real floating"):
+        return xp.astype(g, x.dtype)
+    return xp.zeros(x.shape, dtype=x.dtype)
+
+
 @_operator("Keep", widen=False, elementwise=True)
 def keep(g, condition, /, *, negated=0, xp):
     """g where the condition holds (or with ``negated`` where it does not), else 0."""
@@ -83,16 +105,40 @@ def sum_along(g, /, *, axis, rows=0, xp):
 @_operator("Spread", host=("axes",))
 def spread(g, x, axes=None, /, *, along=None, keepdims=1, noop_with_empty_axes=0, mean=0, xp):
     """The gradient of a sum or mean of x over axes: g on every element that took part."""
-    reduced = along if axes is None else [int(axis) for axis in axes]
-    if not reduced:
-        if noop_with_empty_axes:
-            return g
-        reduced = range(x.ndim)
-    reduced = {axis + x.ndim if axis < 0 else axis for axis in reduced}
+    reduced = _reduced(x, axes, along, noop_with_empty_axes)
     kept = xp.reshape(g, tuple(1 if i in reduced else size for i, size in enumerate(x.shape)))
-    if mean:
+    if mean and reduced:
         kept = kept / xp.constant(math.prod(x.shape[i] for i in reduced), kept)
     return xp.broadcast_to(kept, x.shape)
+
+
+@_operator("SumOver", host=("axes",))
+def sum_over(g, axes=None, /, *, along=None, keepdims=1, noop_with_empty_axes=0, mean=0, xp):
+    """The sum or mean of g over axes."""
+    reduced = _reduced(g, axes, along, noop_with_empty_axes)
+    if not reduced:
+        return g
+    total = xp.sum(g, axis=reduced, keepdims=bool(keepdims))
+    return total / xp.constant(math.prod(g.shape[i] for i in reduced), total) if mean else total
+
+
+@_operator("ReduceProdSlope", host=("axes",))
+def reduce_prod_slope(g, axes=None, /, *, along=None, noop_with_empty_axes=0, xp):
+    """For each element of g the product of those that a product over axes multiplies it with."""
+    reduced = _reduced(g, axes, along, noop_with_empty_axes)
+    order = (*(i for i in range(g.ndim) if i not in reduced), *reduced)
+    moved = xp.permute_dims(g, order)
+    rows = xp.reshape(moved, (*moved.shape[: g.ndim - len(reduced)], math.prod(g.shape[i] for i in reduced)))
+    before, after = (running_product(rows, [-1], exclusive=1, reverse=turn, xp=xp) for turn in (0, 1))
+    return xp.permute_dims(xp.reshape(before * after, moved.shape), tuple(order.index(i) for i in range(g.ndim)))
+
+
+def _reduced(x, axes, along, noop):
+    """The axes of x, from 0 on and in order, that a reduction with these inputs and attributes takes away."""
+    given = along if axes is None else [int(axis) for axis in axes]
+    if not given:
+        return () if noop else tuple(range(x.ndim))
+    return tuple(sorted({axis + x.ndim if axis < 0 else axis for axis in given}))
 
 
 @_operator("MatMulFirst")
@@ -126,6 +172,29 @@ def part(g, /, *x, axis, index, xp):
     slices = [slice(None)] * g.ndim
     slices[axis] = slice(start, start + x[index].shape[axis])
     return g[tuple(slices)]
+
+
+@_operator("Places", types=("tensor(int64)",), metadata=True, widen=False)
+def places(g, /, *, xp):
+    """The numbers of g's elements, from 1 on, in its shape."""
+    return xp.reshape(xp.arange(1, math.prod(g.shape) + 1, dtype=xp.int64), g.shape)
+
+
+@_operator("PutBack")
+def put_back(g, places, x, /, *, xp):
+    """In the shape of x, the sum of the elements of g that have this place among ``places``; 0 is no place."""
+    count, flat = math.prod(x.shape), xp.reshape(places, (-1,))
+    # What has no place goes to a row of its own past the end: many updates of one row would be slow.
+    rows = xp.where(flat == 0, xp.arange(count, count + flat.shape[0], dtype=xp.int64), flat - 1)
+    table = xp.zeros((count + flat.shape[0], 1), dtype=g.dtype)
+    return xp.reshape(xp.scatter(table, rows, xp.reshape(g, (-1, 1)), "add")[:count, 0], x.shape)
+
+
+@_operator("Fetch", widen=False)
+def fetch(g, places, /, *, xp):
+    """The elements of g at ``places``, 0 where there is none."""
+    table = xp.concat([xp.zeros((1,), dtype=g.dtype), xp.reshape(g, (-1,))])
+    return xp.reshape(xp.take(table, xp.reshape(places, (-1,)), axis=0), places.shape)
 
 
 @_operator("ConvInput")
