@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from onemodel import conversion, types
+from onemodel.errors import InputError
 
 EXACT_REVISION = 1
 """Raised by every change of any bit that exact mode returns."""
@@ -39,6 +40,8 @@ def digest_of(values: Mapping[str, Any]) -> str:
     state.text("onemodel")
     state.number(EXACT_REVISION)
     state.number(len(values))
+    if not all(isinstance(name, str) for name in values):
+        raise InputError("a digest takes values by name, and names are texts")
     for name in sorted(values):
         state.text(name)
         state.value(f"the value {name!r}", values[name])
@@ -86,7 +89,9 @@ class _State:
         kind = types.inner(value_type)
         if kind == "string":
             for item in array.ravel():
-                self.text(str(item))
+                if not isinstance(item, str):
+                    raise InputError(f"a digest takes arrays of str; one holds a {type(item).__name__}")
+                self.text(item)
         else:
             self.sha256.update(canonical(array, kind).data)
 
@@ -98,6 +103,8 @@ def canonical(array: np.ndarray[Any, Any], kind: str) -> np.ndarray[Any, Any]:
         array: numbers or booleans.
         kind: ONNX's name of the element type.
     """
+    if kind == "bool":
+        array = np.asarray(array) != 0
     if kind in _PARTS:
         kind, array = _PARTS[kind], np.ascontiguousarray(array).reshape(-1).view(array.real.dtype)
     if "int" in kind:

@@ -75,6 +75,9 @@ class Folder:
         shapes = [value.shape for value in values if isinstance(value, np.ndarray)]
         if step.entry.elementwise and len(shapes) == len(values):
             made = [dtype_of(value.type) for value in step.outputs if value and is_tensor(value.type)]
+            texts = [value for value in values if value.dtype == object and value.size]
+            if texts:
+                return _broadcast(shapes) * (8 + sum(max(map(len, map(str, value.flat))) for value in texts))
             widest: int = max(dtype.itemsize for dtype in (*made, *(value.dtype for value in values)))
             return _broadcast(shapes) * widest
         types = [None if value is None else value.type for value in step.inputs]

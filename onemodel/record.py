@@ -199,17 +199,22 @@ def _feeds(path: Path, inputs: Mapping[str, Mapping[str, str]]) -> dict[str, Any
 def _read(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON, so no record that 'onemodel run --record' wrote") from error
     try:
         if record["format"] != FORMAT:
             raise InputError(f"{path} is a record of format {record['format']}; this version reads format {FORMAT}")
-        for part in (record["model"]["path"], record["model"]["sha256"], record["exact_revision"], record["digest"]):
-            str(part)
-        record = {"operators": {}, "seed": None, **record}
+        texts = [record["model"]["path"], record["model"]["sha256"], record["digest"], *record["operators"].values()]
+        texts += [
+            text for value in record["inputs"].values() for text in (value["type"], value["shape"], value["sha256"])
+        ]
+        if not all(isinstance(text, str) and "\0" not in text for text in texts):
+            raise TypeError("a text is none")
+        int(record["exact_revision"])
         for value in (*record["inputs"].values(), *record["outputs"].values()):
             _text(value)
-        dict(record["model"]["external_data"])
+        record["model"]["external_data"].items()
+        record["seed"]
     except KeyError as error:
         raise InputError(f"{path} is no record that 'onemodel run --record' wrote: it lacks {error}") from error
     except (ValueError, TypeError, AttributeError) as error:

@@ -116,6 +116,14 @@ def test_strings_cost_their_characters() -> None:
     assert Session(made, limits=Limits(fold_bytes=4 * KIB)).memory()["constants"] <= 4 * KIB
 
 
+def test_broadcast_strings_are_not_even_computed() -> None:
+    column, row = np.full((100, 1), "a" * 100, object), np.full((1, 100), "b" * 100, object)
+    tensors = [onnx.numpy_helper.from_array(array, name) for name, array in (("c", column), ("r", row))]
+    made = graph_model([node("StringConcat", ["c", "r"], ["y"])], [], ["y"], initializers=tensors)
+    assert size_of(Session(made).run(None, {})[0]) == 10_000 * 208
+    assert Session(made, limits=Limits(fold_bytes=10_000 * 200)).memory()["constants"] < 2000
+
+
 def test_sparse_tensors_share_one_budget() -> None:
     made = model([node("Add", ["x", "s0"], ["y"])], ["y"])
     for i in range(5):

@@ -6,8 +6,8 @@ power of two cuts all terms at the same bit, and the sum of the cut parts is exa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from fractions import Fraction
+from collections.abc import Iterable, Sequence
+from operator import lshift, mul
 from typing import Any
 
 import numpy as np
@@ -134,21 +134,37 @@ def _extracted(terms: Array, axis: int, largest: Array, parts: Sequence[Array], 
 
 def sums_by_integers(terms: Array, axis: int, xp: Any) -> Array:
     """Sums of float64 along an axis by Python's integers: for what float64 cannot scale, slow and always right."""
-    host = np.moveaxis(xp.to_host(terms), axis, 1)
-    return xp.from_host(np.array([nearest_float(sum(map(Fraction, line))) for line in host.tolist()], np.float64))
+    whole, exponents = _integers(np.moveaxis(xp.to_host(terms), axis, 1))
+    return xp.from_host(_rounded_sums(whole.tolist(), exponents))
 
 
 def dots_by_integers(a: Array, b: Array, xp: Any) -> Array:
     """The same of the products of a and b, which are summed along their last axis."""
-    pairs = zip(xp.to_host(a).tolist(), xp.to_host(b).tolist(), strict=True)
-    sums = [sum(Fraction(x) * Fraction(y) for x, y in zip(*lines, strict=True)) for lines in pairs]
-    return xp.from_host(np.array([nearest_float(Fraction(total)) for total in sums], np.float64))
+    (left, of_left), (right, of_right) = _integers(xp.to_host(a)), _integers(xp.to_host(b))
+    products = (map(mul, *lines) for lines in zip(left.tolist(), right.tolist(), strict=True))
+    return xp.from_host(_rounded_sums(products, of_left + of_right))
 
 
-def nearest_float(number: Fraction | int) -> float:
-    """The float64 nearest to a rational number, infinite beyond the largest."""
+def _integers(x: Array) -> tuple[Array, Array]:
+    """Integers and exponents of two that make float64 numbers up."""
+    fractions, exponents = np.frexp(x)
+    return (fractions * 2.0**53).astype(np.int64), exponents.astype(np.int64) - 53
+
+
+def _rounded_sums(rows: Iterable[Iterable[int]], exponents: Array) -> Array:
+    """The sum of each row's integers times their powers of two, rounded once."""
+    least = exponents.min(axis=1, initial=0)
+    shifts = (exponents - least[:, None]).tolist()
+    totals = (sum(map(lshift, row, shift)) for row, shift in zip(rows, shifts, strict=True))
+    return np.array(
+        [_nearest_float(total, power) for total, power in zip(totals, least.tolist(), strict=True)], np.float64
+    )
+
+
+def _nearest_float(number: int, power: int) -> float:
+    """The float64 nearest to number * 2**power, infinite beyond the largest; ``power`` is 0 or less."""
     try:
         # Python divides integers of any size with one rounding.
-        return number.numerator / number.denominator
+        return number / (1 << -power)
     except OverflowError:
         return float("inf") if number > 0 else float("-inf")

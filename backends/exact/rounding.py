@@ -69,9 +69,13 @@ def power_of_two(exponent: Array, xp: Any) -> Array:
 
 
 def times_power(x: Array, exponent: Array, xp: Any) -> Array:
-    """x * 2**exponent for |x| <= 1 and int64 exponents up to 2046: exact where the result is normal."""
+    """x * 2**exponent for int64 exponents up to 2048, and |x| below 2**1000: exact where the result is normal."""
     # Below that the result is 0 anyway.
     exponent = xp.where(exponent < -2040, xp.full_like(exponent, -2040), exponent)
+    # Above it the halves would not be powers that float64 has.
+    large = exponent > 2040
+    x = xp.where(large, x * 2.0**8, x)
+    exponent = xp.where(large, exponent - 8, exponent)
     half = xp.bitwise_right_shift(exponent, xp.asarray(1, dtype=xp.int64))
     return x * power_of_two(half, xp) * power_of_two(exponent - half, xp)
 

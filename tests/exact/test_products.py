@@ -22,6 +22,7 @@ from tests.exact.rationals import DTYPES, FORMATS, narrow, product_of, rounded, 
 
 NUMPY = get_backend("numpy")
 XP: Any = NUMPY.namespace("exact")
+MAX64 = float(np.finfo(np.float64).max)
 STRICT = get_backend("strict")
 STRICT_XP: Any = STRICT.namespace("exact")
 
@@ -370,3 +371,19 @@ def test_the_products_here_are_good_enough() -> None:
 )
 def test_the_measure_itself(number: Fraction, name: str, want: float) -> None:
     same_bits(np.float64(rounded(number, name)), np.float64(want))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ([[MAX64, 0]], [[0], [MAX64]], 0),
+        ([[MAX64, MAX64]], [[1e308], [-1e308]], 0),
+        ([[MAX64, 2.0**-1074]], [[0], [2.0**1023]], 2.0**-51),
+        ([[MAX64, MAX64, 1]], [[MAX64], [-MAX64], [3]], 3),
+        ([[MAX64, 0]], [[MAX64], [MAX64]], np.inf),
+        ([[-MAX64, 0]], [[MAX64], [MAX64]], -np.inf),
+    ],
+)
+def test_lines_of_the_largest_float64(a: Any, b: Any, expected: float) -> None:
+    for factors in ((np.array(a), np.array(b)), (np.array(b).T, np.array(a).T)):
+        assert _matmul(*factors).tolist() == [[expected]]
