@@ -15,7 +15,7 @@ import numpy as np
 
 from onemodel.backends import cupy_convert, cupy_gemm, cupy_run, get_backend
 from onemodel.backends.base import Array
-from onemodel.backends.cupy_narrow import BFLOAT16, filling, moving
+from onemodel.backends.cupy_narrow import BFLOAT16, DTYPES, NarrowArray, filling, moving, widened
 from onemodel.backends.cupy_run import row_major
 
 library: ModuleType = namespace
@@ -147,8 +147,21 @@ def split_complex(z: Array, /) -> Array:
 
 
 def bitcast(x: Array, dtype: Any, /) -> Array:
-    """See ``extension.bitcast``."""
-    return cupy.reshape(row_major(x).view(dtype), x.shape)
+    """See ``extension.bitcast``; narrow types are bytes already."""
+    bits = x.bits if isinstance(x, NarrowArray) else row_major(x)
+    if np.dtype(dtype) in DTYPES:
+        return NarrowArray(cupy.reshape(bits.view(np.uint8), x.shape), np.dtype(dtype))
+    return cupy.reshape(bits.view(dtype), x.shape)
+
+
+def of_numbers(function: Callable[..., Array]) -> Callable[..., Array]:
+    """``function``, which asks what kind of numbers there are, for narrow types too."""
+
+    @wraps(function)
+    def compute(x: Any, /) -> Array:
+        return function(widened(x) if isinstance(x, NarrowArray) else x)
+
+    return compute
 
 
 def half_through_float32(function: Callable[..., Array]) -> Callable[..., Array]:
@@ -233,6 +246,9 @@ MEMBERS: dict[str, Any] = {
     "join_complex": join_complex,
     "split_complex": split_complex,
     "bitcast": bitcast,
+    "isnan": of_numbers(library.isnan),
+    "isinf": of_numbers(library.isinf),
+    "signbit": of_numbers(library.signbit),
     "integer_matmul": integer_matmul,
     "contiguous": row_major,
     "argsort": order_of_bfloat16(library.argsort),

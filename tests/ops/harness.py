@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 from unittest import mock
 
@@ -28,6 +28,13 @@ PATHS: Mapping[str, Mapping[str, Any]] = {
     "cupy on its stand-in": {"backend": "cupy", "mode": "fast", "kernels": kernels_here()},
     "numpy exact": {"mode": "exact"},
 }
+
+
+@contextmanager
+def session_on(path: str, proto: onnx.ModelProto) -> Iterator[onemodel.Session]:
+    """A session of a model on one of ``PATHS``; CuPy's stand-in is there within the context alone."""
+    with installed() if PATHS[path].get("backend") == "cupy" else nullcontext():
+        yield onemodel.Session(proto, **PATHS[path])
 
 
 def model(
@@ -92,13 +99,13 @@ def run_model(proto: onnx.ModelProto, *inputs: Any, rtol: float = 1e-5, atol: fl
     """``run`` for a whole model with the inputs ``x0``, ``x1`` ..."""
     feeds = {f"x{i}": _read_only(value) for i, value in enumerate(inputs) if value is not None}
     results: dict[str, list[Any]] = {}
-    for path, options in PATHS.items():
+    for path in PATHS:
         if path == "array-api-strict" and not standard([*feeds.values(), *results["numpy fast"]]):
             continue
         if path == "numpy exact" and exact_refuses(proto):
             continue
-        with installed() if options.get("backend") == "cupy" else nullcontext():
-            results[path] = onemodel.Session(proto, **options).run(None, feeds)
+        with session_on(path, proto) as session:
+            results[path] = session.run(None, feeds)
         expected = results["numpy fast"]
         assert len(results[path]) == len(expected)
         for got, want in zip(results[path], expected, strict=True):

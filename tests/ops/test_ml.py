@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 import onemodel
-from tests.ops.harness import PATHS, model, onnxruntime_gives, same
+from tests.ops.harness import PATHS, model, onnxruntime_gives, same, session_on
 from tests.ops.ml_harness import Ml, floats, words
 
 ML = Ml(opset=4)
@@ -63,9 +63,11 @@ class TestFeatureVectorizer:
 def of_map(op: str, value_type: str, value: dict[Any, Any], **options: Any) -> Any:
     """What ``op`` makes of a map, the same on every path."""
     proto = model(op, [value], input_types=[value_type], **(ML.options | options))
-    results = [onemodel.Session(proto, **path).run(None, {"x0": value})[0] for path in PATHS.values()]
-    for result in results:
-        same(result, results[0])
+    results = []
+    for path in PATHS:
+        with session_on(path, proto) as session:
+            results += session.run(None, {"x0": value})
+        same(results[-1], results[0])
     return results[0]
 
 
