@@ -110,4 +110,4 @@ def test_installed_command_is_the_module(installed: Installed) -> None:
 
 
 def test_installed_demo_runs(installed: Installed) -> None:
-    assert "fast" in installed.run("onemodel", "demo")
+    assert "mode: exact" in installed.run("onemodel", "demo")
