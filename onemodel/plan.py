@@ -116,7 +116,7 @@ class Planner:
         Raises:
             ModelError, LimitError: the model is wrong or too large.
         """
-        return _Builder(self, frozenset(), (), refuse=False).checked
+        return _Builder(self, frozenset(), (), refuse=False).checked or []
 
 
 class _Builder:
@@ -137,7 +137,8 @@ class _Builder:
         self.count = 0
         self.unsupported: list[NodeInfo] = []
         self.inexact: list[NodeInfo] = []
-        self.checked: list[CheckedNode] = []
+        self.checked: list[CheckedNode] | None = None if refuse else []
+        """What exact mode says of each node; kept where that is asked for alone."""
         self.positions: dict[Node, int] = {}
         """Of the nodes that draw random numbers: their place in the model, functions written out."""
         self.binder = Binder(
@@ -323,9 +324,9 @@ class _Builder:
                 reason = UNSEEDED
             if reason is not None:
                 self.inexact.append(replace(info, reason=reason))
-            self.checked.append(
-                CheckedNode(replace(info, reason=reason or ""), "" if reason else exactness.method(entry, given))
-            )
+            if self.checked is not None:
+                how = "" if reason else exactness.method(entry, given)
+                self.checked.append(CheckedNode(replace(info, reason=reason or ""), how))
         step.outputs = self._bind_outputs(scope, node, inferred)
         constant = all(value.is_constant for value in step.needs) and not step.bodies and "rng" not in entry.extras
         if constant and context.live and not self.inexact and not self.unsupported:
@@ -415,7 +416,8 @@ class _Builder:
         else:
             reason = "not an ONNX operator"
         self.unsupported.append(replace(info, reason=reason))
-        self.checked.append(CheckedNode(self.unsupported[-1], ""))
+        if self.checked is not None:
+            self.checked.append(CheckedNode(self.unsupported[-1], ""))
 
     def _refuse(self) -> None:
         if self.unsupported:
