@@ -17,6 +17,7 @@ from onemodel.backends import cupy_convert, cupy_gemm, cupy_run, get_backend
 from onemodel.backends.base import Array
 from onemodel.backends.cupy_narrow import BFLOAT16, DTYPES, NarrowArray, filling, moving, widened
 from onemodel.backends.cupy_run import row_major
+from onemodel.backends.sliding import positions_of
 
 library: ModuleType = namespace
 _host = get_backend("numpy").namespace("fast")
@@ -81,10 +82,7 @@ def repeat(x: Array, repeats: Any, /, *, axis: int | None = None) -> Array:
 def windows(x: Array, kernel_shape: Sequence[int], strides: Sequence[int], dilations: Sequence[int], /) -> Array:
     """See ``extension.windows``; a view, not a copy."""
     lead = x.ndim - len(kernel_shape)
-    spatial = zip(x.shape[lead:], kernel_shape, strides, dilations, strict=True)
-    positions = [
-        max((size - dilation * (kernel - 1) - 1) // stride + 1, 0) for size, kernel, stride, dilation in spatial
-    ]
+    positions = positions_of(x.shape[lead:], kernel_shape, strides, dilations)
     steps = x.strides[lead:]
     return cupy.lib.stride_tricks.as_strided(
         x,

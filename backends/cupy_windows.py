@@ -120,11 +120,7 @@ def max_pool(
     windows.counts()
     if any(wanted[1:]) or not _fits(x, windows):
         return NotImplemented
-    x = row_major(x)
-    result = cupy.empty((*x.shape[:2], *windows.positions), x.dtype)
-    arguments = (x, result, *_flat(windows), x.shape[0] * x.shape[1])
-    over_elements(_FILE, f"max_pool<{TYPES[x.dtype]}>", result.size, arguments)
-    return result
+    return _pooled("max_pool", x, windows)
 
 
 def average_pool(
@@ -145,12 +141,17 @@ def average_pool(
     windows.counts(bool(count_include_pad))
     if not _fits(x, windows):
         return NotImplemented
-    x = row_major(x)
-    result = cupy.empty((*x.shape[:2], *windows.positions), x.dtype)
     after = [0] * (2 - len(windows.pads)) + [last for _, last in windows.pads]
     ends = [np.int32(number) for number in (bool(count_include_pad), *after)]
-    arguments = (x, result, *_flat(windows), x.shape[0] * x.shape[1], *ends)
-    over_elements(_FILE, f"average_pool<{TYPES[x.dtype]}>", result.size, arguments)
+    return _pooled("average_pool", x, windows, *ends)
+
+
+def _pooled(kernel: str, x: Array, windows: Sliding, *more: np.int32) -> Array:
+    """What a pooling kernel of windows.cu makes of each window; ``more`` are its last parameters."""
+    x = row_major(x)
+    result = cupy.empty((*x.shape[:2], *windows.positions), x.dtype)
+    arguments = (x, result, *_flat(windows), x.shape[0] * x.shape[1], *more)
+    over_elements(_FILE, f"{kernel}<{TYPES[x.dtype]}>", result.size, arguments)
     return result
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from onemodel.backends.base import Kernel
+from onemodel.backends.sliding import positions_of
 
 Array = np.ndarray[Any, Any]
 
@@ -48,8 +49,7 @@ def convolve(
 ) -> Array:
     """See ``extension.conv``; with a bias per output channel."""
     batch, count, channels, kernel = x.shape[0], w.shape[0] // groups, w.shape[1], w.shape[2:]
-    spatial = list(zip(x.shape[2:], kernel, strides, dilations, strict=True))
-    positions = tuple(max((size - step * (taps - 1) - 1) // stride + 1, 0) for size, taps, stride, step in spatial)
+    positions = positions_of(x.shape[2:], kernel, strides, dilations)
     depth, width = channels * math.prod(kernel), math.prod(positions)
     filters = w.reshape(groups, count, depth)
     offset = None if bias is None else bias.reshape(groups, count, 1)

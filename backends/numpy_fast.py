@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from onemodel.backends import numpy_convolution, numpy_elementwise, numpy_normalization, numpy_reduction
+from onemodel.backends.sliding import positions_of
 
 Array = np.ndarray[Any, Any]
 
@@ -24,10 +25,7 @@ _BLOCK = 16384
 def windows(x: Array, kernel_shape: Sequence[int], strides: Sequence[int], dilations: Sequence[int], /) -> Array:
     """See ``extension.windows``; a view, not a copy."""
     lead = x.ndim - len(kernel_shape)
-    spatial = zip(x.shape[lead:], kernel_shape, strides, dilations, strict=True)
-    positions = [
-        max((size - dilation * (kernel - 1) - 1) // stride + 1, 0) for size, kernel, stride, dilation in spatial
-    ]
+    positions = positions_of(x.shape[lead:], kernel_shape, strides, dilations)
     steps = x.strides[lead:]
     return as_strided(
         x,

@@ -7,6 +7,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 
+def positions_of(
+    sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> tuple[int, ...]:
+    """How many windows fit on each axis of an input that has its padding; 0 where none does."""
+    return tuple(
+        max((size - dilation * (taps - 1) - 1) // stride + 1, 0)
+        for size, taps, stride, dilation in zip(sizes, kernel, strides, dilations, strict=True)
+    )
+
+
 @dataclass(frozen=True)
 class Sliding:
     """One kernel on its way over the spatial axes; each field holds one item per axis.

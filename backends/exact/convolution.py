@@ -11,6 +11,7 @@ from onemodel.backends.exact.operand import Operand
 from onemodel.backends.exact.products import Prepared, matrix_product
 from onemodel.backends.exact.rounding import pieces
 from onemodel.backends.exact.sums import must_round
+from onemodel.backends.sliding import positions_of
 
 Array = Any
 
@@ -26,10 +27,7 @@ def conv(x: Array, w: Any, strides: Sequence[int], dilations: Sequence[int], gro
     terms = channels * math.prod(kernel)
     if not must_round(dtype, xp):
         return xp.conv(x, w, strides, dilations, groups)
-    positions = tuple(
-        max((size - step * (taps - 1) - 1) // stride + 1, 0)
-        for size, taps, stride, step in zip(x.shape[2:], kernel, strides, dilations, strict=True)
-    )
+    positions = positions_of(x.shape[2:], kernel, strides, dilations)
     across = math.prod(positions[1:])
     result = xp.zeros((batch, groups, count, positions[0] * across), dtype=dtype)
     if 0 in (*result.shape, terms):
