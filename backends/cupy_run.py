@@ -103,7 +103,6 @@ def bound(call: Callable[..., Any], node: Any) -> Callable[..., Any]:
         finally:
             _state.node = before
 
-    vars(run).update(vars(call) if hasattr(call, "__dict__") else {})
     return run
 
 

@@ -51,14 +51,22 @@ class Binder:
         self.seed = seed
         self.positions = positions
 
-    def bound(self, step: Node, xp: Namespace, backend: Backend) -> Callable[..., Any]:
-        """The function of a step with its attributes and namespace, widening included; a user's own is watched."""
-        call = self._call(step, xp, backend)
+    def bound(
+        self, step: Node, xp: Namespace, backend: Backend, programs: Mapping[str, Program] | None = None
+    ) -> Callable[..., Any]:
+        """The function of a step with its attributes and namespace, widening included; a user's own is watched.
+
+        Args:
+            step: the node.
+            xp, backend: where it runs.
+            programs: of its subgraphs, by attribute.
+        """
+        call = self._call(step, xp, backend, programs or {})
         if (step.entry.function.__module__ or "").partition(".")[0] == "onemodel":
             return call
         return partial(_watched, call, tuple(value.type if value else None for value in step.outputs), xp)
 
-    def _call(self, step: Node, xp: Namespace, backend: Backend) -> Callable[..., Any]:
+    def _call(self, step: Node, xp: Namespace, backend: Backend, programs: Mapping[str, Program]) -> Callable[..., Any]:
         entry = step.entry
         types = [None if value is None else value.type for value in step.inputs]
         kernel = self._native(entry, types) if backend is self.backend else None
@@ -76,7 +84,7 @@ class Binder:
         if "once" in entry.extras:
             options["once"] = Once()
         if step.bodies:
-            return self._with_bodies(step, partial(entry.function, **options))
+            return _with_bodies(step, partial(entry.function, **options), programs)
         halves = [i for i, t in enumerate(types) if t in value_types.HALVES and not entry.reads_on_host(i)]
         narrow = [
             xp.onnx_dtype(value_types.code_of(value.type)) if value and value.type in value_types.HALVES else None
@@ -106,26 +114,15 @@ class Binder:
             return None
         return kernel if value_types.dtype_of(types[0]).name in kernel.dtypes else None
 
-    def _with_bodies(self, step: Node, call: Callable[..., Any]) -> Callable[..., Any]:
-        """A step with subgraphs takes, after its own inputs, what they capture."""
-        parts = []
-        for name, body in step.bodies.items():
-            keys = [key.split(":")[1:] for key in step.entry.host if key.startswith(f"{name}:")]
+    def _programs(self, node: Node) -> dict[str, Program]:
+        """The programs of a node's subgraphs."""
+        programs = {}
+        for name, body in node.bodies.items():
+            keys = [key.split(":")[1:] for key in node.entry.host if key.startswith(f"{name}:")]
             wanted = {int(key[0]) for key in keys if len(key) == 1}
             given = [body.frame.inputs[int(key[1])] for key in keys if len(key) == 2]
-            parts.append((name, self.finish(body.frame, wanted, fed=given), len(body.frame.captures), body))
-        count = len(step.inputs)
-
-        def run(*values: Any) -> Any:
-            start = count
-            subgraphs = {}
-            for name, program, captures, body in parts:
-                subgraphs[name] = Body(program, values[start : start + captures], body.types, body.shapes)
-                start += captures
-            return call(*values[:count], **subgraphs)
-
-        run.programs = tuple(program for _, program, _, _ in parts)  # type: ignore[attr-defined]
-        return run
+            programs[name] = self.finish(body.frame, wanted, fed=given)
+        return programs
 
     def _factor(self, slots: Slots, node: Node, index: int, xp: Namespace) -> int | None:
         """The slot of a constant input that the namespace prepares for products; None for all others."""
@@ -157,6 +154,7 @@ class Binder:
         placement = Placement(frame, nodes, host_outputs, fed=fed, main=main, backend=backend)
         slots = Slots(backend)
         steps: list[Step] = []
+        bodies: list[Program] = []
 
         def transfer(name: str, value: Value) -> Step:
             ends = slots.device(value), slots.host(value)
@@ -171,7 +169,9 @@ class Binder:
         for node in nodes:
             at_host = placement.runs_on_host(node)
             xp = self.host_xp if at_host else self.xp
-            call = self.bound(node, xp, self.host if at_host else backend)
+            programs = self._programs(node)
+            bodies += programs.values()
+            call = self.bound(node, xp, self.host if at_host else backend, programs)
             where = [placement.reads_on_host(node, i) for i in range(len(node.inputs))]
             inputs = [
                 self._factor(slots, node, i, xp) or slots.of(value, where[i]) for i, value in enumerate(node.inputs)
@@ -203,7 +203,24 @@ class Binder:
             ),
             tuple(slots.device(inner) for _, inner in frame.captures),
             outputs,
+            tuple(bodies),
         )
+
+
+def _with_bodies(step: Node, call: Callable[..., Any], programs: Mapping[str, Program]) -> Callable[..., Any]:
+    """A step with subgraphs takes, after its own inputs, what they capture."""
+    count = len(step.inputs)
+
+    def run(*values: Any) -> Any:
+        start = count
+        subgraphs = {}
+        for name, body in step.bodies.items():
+            end = start + len(body.frame.captures)
+            subgraphs[name] = Body(programs[name], values[start:end], body.types, body.shapes)
+            start = end
+        return call(*values[:count], **subgraphs)
+
+    return run
 
 
 def _tried(native: Callable[..., Any], generic: Callable[..., Any], /, *values: Any) -> Any:

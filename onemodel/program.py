@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,7 @@ class Program:
         host_inputs: the same for the inputs that are read on the host, where the backend's arrays are elsewhere.
         captures: slots of the values that a subgraph takes from around it.
         outputs: slot of each output.
+        bodies: the programs of the subgraphs within it.
     """
 
     backend: Backend
@@ -71,6 +73,7 @@ class Program:
     host_inputs: tuple[int | None, ...]
     captures: tuple[int, ...]
     outputs: tuple[int, ...]
+    bodies: tuple[Program, ...] = ()
 
     def run(self, inputs: Sequence[Any], captured: Sequence[Any] = ()) -> list[Any]:
         """The outputs for ``inputs``: arrays of the backend or, where ``host_inputs`` has a slot, NumPy's.
@@ -99,9 +102,13 @@ class Program:
                 held += value
             elif hasattr(value, "nbytes"):
                 yield value
-        for step in self.steps:
-            for program in getattr(step[0], "programs", ()):
-                yield from program.constants()
+        for program in self.bodies:
+            yield from program.constants()
+
+    @cached_property
+    def constant_memory(self) -> frozenset[Any]:
+        """What tells arrays that may share memory with ``constants``; see ``Backend.memory_of``."""
+        return frozenset(map(self.backend.memory_of, self.constants()))
 
     def execute(self, slots: list[Any]) -> None:
         """Run all steps on ``slots``."""

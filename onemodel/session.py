@@ -297,7 +297,8 @@ class Session:
             raise InputError(
                 f"the main graph has no value {', '.join(map(repr, strange))}; its outputs are {_names(outputs)}"
             )
-        program = wrap(self._program(fed, extra))
+        planned = self._program(fed, extra)
+        program = wrap(planned)
         declared = self._inputs | self._overridable if fed else self._inputs
         arrays = [
             conversion.feed(
@@ -316,7 +317,7 @@ class Session:
         if names is not None:
             by_name = dict(zip((*outputs, *extra), results, strict=True))
             results = [by_name[name] for name in names]
-        return self._exported(results, arrays, feeds, checks)
+        return self._exported(planned, results, arrays, feeds, checks)
 
     def synchronize(self) -> None:
         """Wait until all work on the device is done.
@@ -397,7 +398,12 @@ class Session:
             )
 
     def _exported(
-        self, results: Sequence[Any], arrays: Sequence[Any], feeds: Mapping[str, Any], checks: Pending | None
+        self,
+        program: Program,
+        results: Sequence[Any],
+        arrays: Sequence[Any],
+        feeds: Mapping[str, Any],
+        checks: Pending | None,
     ) -> list[Any]:
         """The results as the caller gets them: no views of constants, feeds or one another."""
         if not self._backend.on_host:
@@ -408,7 +414,7 @@ class Session:
             if library is not None or self.config.outputs == "backend":
                 if checks is not None:
                     self._checks.append(checks)
-                return self._exported_on_device(results, arrays, library)
+                return self._exported_on_device(program, results, arrays, library)
         owners = {id(_owner(array)) for array in arrays if isinstance(array, np.ndarray)}
         exported = []
         for result in results:
@@ -429,10 +435,13 @@ class Session:
                 return [conversion.moved(array, back) for array in exported]
         return exported
 
-    def _exported_on_device(self, results: Sequence[Any], arrays: Sequence[Any], library: Any) -> list[Any]:
+    def _exported_on_device(
+        self, program: Program, results: Sequence[Any], arrays: Sequence[Any], library: Any
+    ) -> list[Any]:
         """The same for outputs that stay on the device, as arrays of ``library`` or else the backend's own."""
         backend = self._backend
-        kept = self._constant_memory | {backend.memory_of(a) for a in arrays if isinstance(a, backend.array_type)}
+        fed = (backend.memory_of(array) for array in arrays if isinstance(array, backend.array_type))
+        kept = {*program.constant_memory, *fed}
 
         def own(array: Any) -> Any:
             if isinstance(array, np.ndarray):
@@ -449,13 +458,6 @@ class Session:
         if library is None or library.__name__.partition(".")[2] == backend.name:
             return exported
         return [conversion.moved(array, partial(conversion.to_library, library=library)) for array in exported]
-
-    @property
-    def _constant_memory(self) -> set[Any]:
-        """What tells arrays that may share memory with the session's constants."""
-        with self._lock:
-            held = [value for program in self._programs.values() for value in program.constants()]
-        return {self._backend.memory_of(value) for value in held}
 
 
 def _restore(

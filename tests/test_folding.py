@@ -163,6 +163,19 @@ def test_memory_counts_what_subgraphs_hold() -> None:
     assert Session(made, mode="fast").memory() == {"constants": 12}
 
 
+def test_memory_counts_the_subgraphs_of_users_operators() -> None:
+    def twice(x: Any, /, *, body: Any, xp: Any) -> Any:
+        return body(*body(x))[0]
+
+    operator = onemodel.operator("Twice", domain=DOMAIN, since=1, register=False, types=("x",))(twice)
+    body = subgraph(
+        [node("Add", ["a", "k"], ["r"])], ["r"], inputs=[("a", FLOAT, None)], initializers=[constant("k", X)]
+    )
+    session = Session(model([node("Twice", ["x"], ["y"], domain=DOMAIN, body=body)], ["y"]), operators=[operator])
+    np.testing.assert_array_equal(session(x=X)["y"], 3 * X)
+    assert session.memory() == {"constants": 12}
+
+
 def test_a_session_keeps_few_programs() -> None:
     nodes = [node("Neg", [f"v{i}" if i else "x"], [f"v{i + 1}"]) for i in range(200)]
     session = Session(model(nodes, ["v200"]), mode="fast")
