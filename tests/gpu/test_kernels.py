@@ -21,13 +21,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from onemodel import backends
 from onemodel.ops import registry
 from tests.gpu import cpu_kernels
 
 pytestmark = pytest.mark.skipif(cpu_kernels.compiler() is None, reason="g++, which builds the kernels, is not there")
 
 Array = np.ndarray[Any, Any]
-SOURCES = sorted((Path(__file__).parents[2] / "backends" / "cuda").glob("*.cu"))
+SOURCES = sorted((Path(backends.__file__).parent / "cuda").glob("*.cu"))
 FLOATS = [np.dtype(t) for t in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16)]
 BLOCK = 256
 
