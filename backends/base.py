@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
@@ -104,6 +104,8 @@ class Backend(ABC):
     default_mode: str
     array_type: type[Any]
     """The class of the backend's arrays; every value of a run is one."""
+    has_graphs = False
+    """Whether ``capture`` captures."""
     on_host = False
     """True where the backend's arrays are NumPy arrays, so that nothing ever moves."""
     waiting: frozenset[str] = frozenset()
@@ -168,9 +170,21 @@ class Backend(ABC):
     def synchronize(self) -> None:  # noqa: B027 - most backends have nothing to wait for
         """Wait until all work on the device is done."""
 
-    def recording(self) -> AbstractContextManager[list[Transfer]]:
-        """A list that gets each transfer of this thread within a run."""
+    def recording(self) -> AbstractContextManager[list[Transfer | Choice]]:
+        """A list that gets each transfer and each choice of this thread within a run."""
         return nullcontext([])
+
+    def capture(self, run: Callable[[list[Any]], list[Any]], inputs: Sequence[Any]) -> Captured:
+        """The work that ``run`` queues on the device for inputs of these shapes and types, to be queued again at once.
+
+        Args:
+            run: gives the outputs for inputs; called more than once.
+            inputs: arrays on the device, and None.
+
+        Raises:
+            NotCapturable: something in it cannot be repeated without running it.
+        """
+        raise NotCapturable(f"backend {self.name!r} has no graphs")
 
 
 @dataclass(frozen=True)
@@ -188,6 +202,43 @@ class Transfer:
     what: str
     bytes: int
     node: Any
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A way of computing that a run took.
+
+    Attributes:
+        node: the node that it is about.
+        text: which way, and why.
+    """
+
+    node: Any
+    text: str
+
+
+class NotCapturable(Exception):
+    """A run cannot be captured; the text says what in it."""
+
+
+class Captured(ABC):
+    """Captured work, and the memory that it uses."""
+
+    @abstractmethod
+    def replay(self, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs for inputs like those captured, in memory of their own; asked inside ``running``.
+
+        Any number of threads may ask at once. Checks that the work puts off are those of the run that asks.
+        """
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes on the device that it keeps."""
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Wait until nothing of it is at work."""
 
 
 class Refused(Exception):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -10,10 +10,12 @@ import array_api_compat.cupy as library
 import cupy
 import numpy as np
 
-from onemodel.backends import cupy_convert, cupy_fast, cupy_kernels, cupy_programs, cupy_run
+from onemodel.backends import cupy_convert, cupy_fast, cupy_graphs, cupy_kernels, cupy_programs, cupy_run
 from onemodel.backends.base import (
     Array,
     Backend,
+    Captured,
+    Choice,
     Kernel,
     Namespace,
     NamespaceCache,
@@ -39,6 +41,7 @@ class CupyBackend(Backend):
 
     name = "cupy"
     default_mode = "fast"
+    has_graphs = True
     array_type = cupy.ndarray
     waiting = cupy_fast.WAITING
     host_operators = frozenset({("", "NonMaxSuppression")})
@@ -114,8 +117,11 @@ class CupyBackend(Backend):
         with self._on_device():
             cupy.cuda.get_current_stream().synchronize()
 
-    def recording(self) -> AbstractContextManager[list[Transfer]]:
+    def recording(self) -> AbstractContextManager[list[Transfer | Choice]]:
         return cupy_run.recording()
+
+    def capture(self, run: Callable[[list[Any]], list[Any]], inputs: Sequence[Any]) -> Captured:
+        return cupy_graphs.Graph(run, inputs)
 
     def _on_device(self) -> Any:
         return cupy.cuda.Device(self._device)

@@ -7,7 +7,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from onemodel.backends import numpy_cast
+from onemodel.backends import cupy_run, numpy_cast
 from onemodel.backends.base import Array, numpy_dtype
 from onemodel.backends.cupy_narrow import BFLOAT16, DTYPES, NarrowArray, bits_of, narrowed, widened
 from onemodel.backends.cupy_run import note, to_host
@@ -20,6 +20,11 @@ def from_host(array: np.ndarray[Any, Any]) -> Any:
     if array.dtype == object:
         return array
     note("to_device", "from_host", array.nbytes)
+    recorder = cupy_run.recorder()
+    return _moved(array) if recorder is None else recorder.upload(array, _moved)
+
+
+def _moved(array: np.ndarray[Any, Any]) -> Any:
     if array.dtype in DTYPES:
         return NarrowArray(cupy.asarray(bits_of(array)), array.dtype)
     return cupy.asarray(array)
@@ -41,7 +46,7 @@ def asarray(library: Any, value: Any, dtype: Any = None, **options: Any) -> Any:
     """The standard's ``asarray``, narrow types included."""
     if isinstance(value, NarrowArray):
         return value if dtype is None or value.dtype == dtype else convert(value, _code(dtype))
-    if isinstance(value, np.ndarray) or (dtype is not None and np.dtype(dtype) in DTYPES):
+    if isinstance(value, (np.ndarray, list, tuple)) or (dtype is not None and np.dtype(dtype) in DTYPES):
         return from_host(np.asarray(value, dtype))
     return library.asarray(value, dtype=dtype, **options)
 

@@ -106,6 +106,25 @@ def pad(x: Array, widths: Sequence[tuple[int, int]], value: Any = 0, /) -> Array
     return result
 
 
+_JOINED = 8
+"""Arrays that CuPy joins without a table of their addresses, which it would upload."""
+
+
+def concat(arrays: Any, /, *, axis: int | None = 0) -> Array:
+    """The standard's ``concat``; for a CUDA graph some at a time."""
+    if cupy_run.recorder() is None or len(arrays) <= _JOINED or axis is None:
+        return library.concat(arrays, axis=axis)
+    parts = [library.concat(arrays[i : i + _JOINED], axis=axis) for i in range(0, len(arrays), _JOINED)]
+    return concat(parts, axis=axis)
+
+
+def stack(arrays: Any, /, *, axis: int = 0) -> Array:
+    """The standard's ``stack``; in the same way."""
+    if cupy_run.recorder() is None or len(arrays) <= _JOINED:
+        return library.stack(arrays, axis=axis)
+    return concat([library.expand_dims(x, axis=axis) for x in arrays], axis=axis)
+
+
 @lru_cache(maxsize=1024)
 def _uploaded(values: tuple[int, ...], _device: int) -> Array:
     return cupy.asarray(np.array(values, np.int64))
@@ -113,7 +132,7 @@ def _uploaded(values: tuple[int, ...], _device: int) -> Array:
 
 def as_index(values: Any, /) -> Array:
     """See ``extension.as_index``; the same few lists come in every run, so they stay on the device."""
-    return _uploaded(tuple(int(v) for v in values), cupy.cuda.runtime.getDevice())
+    return cupy_run.kept(_uploaded(tuple(int(v) for v in values), cupy.cuda.runtime.getDevice()))
 
 
 def gather(x: Array, indices: Array, axis: int, /) -> Array:
@@ -209,7 +228,7 @@ def integer_matmul(a: Array, b: Array, a_zero: Array | None = None, b_zero: Arra
     """
     wide = np.dtype(np.float32) if a.shape[-1] <= 256 else np.dtype(np.float64)
     left, right = _less(a, a_zero, wide), _less(b, b_zero, wide)
-    return cupy.matmul(left, right).astype(np.int64).astype(np.int32)
+    return cupy_gemm.matmul(left, right).astype(np.int64).astype(np.int32)
 
 
 def _less(x: Array, zero: Array | None, dtype: np.dtype[Any]) -> Array:
@@ -218,7 +237,7 @@ def _less(x: Array, zero: Array | None, dtype: np.dtype[Any]) -> Array:
 
 
 _MOVING = (
-    "broadcast_arrays broadcast_to concat expand_dims flip moveaxis permute_dims reshape roll squeeze stack take "
+    "broadcast_arrays broadcast_to expand_dims flip moveaxis permute_dims reshape roll squeeze take "
     "take_along_axis tile unstack matrix_transpose"
 ).split()
 """Functions of the standard that move elements, of narrow types too."""
@@ -264,6 +283,8 @@ MEMBERS: dict[str, Any] = {
 }
 MEMBERS |= {name: moving(getattr(library, name), vars(host_library)[name]) for name in _MOVING}
 _OWN_MOVING: dict[str, Callable[..., Any]] = {
+    "concat": concat,
+    "stack": stack,
     "where": where,
     "repeat": repeat,
     "windows": windows,

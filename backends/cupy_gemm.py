@@ -1,6 +1,7 @@
-"""Matrix products of float16 and bfloat16 by cuBLAS, added up in float32.
+"""Matrix products by cuBLAS: of float16 and bfloat16, added up in float32, and of all floats in a CUDA graph.
 
-CuPy 14 multiplies stacks of float16 matrices in float32, and has no product of stacks of bfloat16.
+CuPy 14 multiplies stacks of float16 matrices in float32, has no product of stacks of bfloat16, and refuses to call
+cuBLAS while a stream is captured (https://github.com/cupy/cupy/issues/6290), which cuBLAS itself allows.
 """
 
 from __future__ import annotations
@@ -15,17 +16,22 @@ import array_api_compat.cupy as namespace
 import cupy
 import numpy as np
 
+from onemodel.backends import cupy_libraries
 from onemodel.backends.base import Array
 from onemodel.backends.cupy_narrow import BFLOAT16
-from onemodel.backends.cupy_run import row_major
+from onemodel.backends.cupy_run import recorder, row_major
 
 _matmul: Callable[..., Array] = vars(namespace)["matmul"]
 
-_TYPES = {np.dtype(np.float16): 2, BFLOAT16: 14}
+_HALVES = {np.dtype(np.float16): 2, BFLOAT16: 14}
 """cudaDataType_t: CUDA_R_16F and CUDA_R_16BF."""
-_COMPUTE_32F = 68
+_TYPES = {**_HALVES, np.dtype(np.float32): 0, np.dtype(np.float64): 1}
+_COMPUTE_32F, _COMPUTE_64F = 68, 70
 _DEFAULT = -1
-_ONE, _ZERO = np.array(1, np.float32), np.array(0, np.float32)
+_ONE = {compute: np.array(1, dtype) for compute, dtype in ((_COMPUTE_32F, np.float32), (_COMPUTE_64F, np.float64))}
+_ZERO = {compute: np.zeros_like(one) for compute, one in _ONE.items()}
+_WORKSPACE = 32 << 20
+"""Bytes that cuBLAS may use in a graph; what NVIDIA advises from Hopper on."""
 
 
 @cache
@@ -36,9 +42,37 @@ def _cublas() -> ModuleType:
     return importlib.import_module("cupy_backends.cuda.libs.cublas")
 
 
+class Products:
+    """cuBLAS by a handle of its own on one stream, with its own workspace, for products while the stream is captured.
+
+    Raises:
+        RuntimeError, OSError: cuBLAS's own functions are not to be had.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._library = cupy_libraries.cublas()
+        self._workspace = cupy.empty((_WORKSPACE,), np.uint8)
+        self._handle = _cublas().create()
+        _cublas().setStream(self._handle, stream.ptr)
+        self._check(self._library.cublasSetWorkspace_v2(self._handle, self._workspace.data.ptr, _WORKSPACE))
+
+    def __call__(self, _: int, *arguments: Any) -> None:
+        """As CuPy's ``gemmStridedBatchedEx``, by this handle."""
+        self._check(self._library.cublasGemmStridedBatchedEx(self._handle, *arguments))
+
+    def close(self) -> None:
+        """Nothing more is captured; the workspace belongs to the graph."""
+        _cublas().destroy(self._handle)
+
+    def _check(self, status: int) -> None:
+        if status:
+            raise RuntimeError(f"cuBLAS gives status {status}")
+
+
 def matmul(a: Array, b: Array, /) -> Array:
     """The standard's ``matmul``."""
-    if a.dtype not in _TYPES or b.dtype != a.dtype or 0 in (*a.shape, *b.shape):
+    types = _HALVES if recorder() is None else _TYPES
+    if a.dtype not in types or b.dtype != a.dtype or 0 in (*a.shape, *b.shape):
         return _matmul(a, b)
     left = a if a.ndim > 1 else cupy.expand_dims(a, 0)
     right = b if b.ndim > 1 else cupy.expand_dims(b, 1)
@@ -57,7 +91,7 @@ def matmul(a: Array, b: Array, /) -> Array:
 
 
 def add_product(a: Array, b: Array, onto: Array) -> None:
-    """Add the products of two stacks of matrices of a half type to ``onto``, contiguous, and round each sum once."""
+    """Add the products of two stacks of matrices to ``onto``, contiguous, and round each sum once."""
     batch = onto.shape[:-2]
     flat = cupy.reshape(onto, (math.prod(batch), *onto.shape[-2:]))
     _multiplied(_stacked(a, batch), _stacked(b, batch), len(flat), flat)
@@ -95,6 +129,7 @@ def _multiplied(a: Array, b: Array, count: int, onto: Array | None = None) -> Ar
     (a, a_turned, a_lead, a_step), (b, b_turned, b_lead, b_step) = _layout(a), _layout(b)
     result = cupy.empty((count, rows, columns), a.dtype) if onto is None else onto
     kind = _TYPES[a.dtype]
+    compute = _COMPUTE_64F if a.dtype == np.float64 else _COMPUTE_32F
     # The transpose of the product is that of b, times that of a.
     arguments: tuple[Any, ...] = (
         cupy.cuda.device.get_cublas_handle(),
@@ -103,7 +138,7 @@ def _multiplied(a: Array, b: Array, count: int, onto: Array | None = None) -> Ar
         columns,
         rows,
         terms,
-        _ONE.ctypes.data,
+        _ONE[compute].ctypes.data,
         b.data.ptr,
         kind,
         b_lead,
@@ -112,14 +147,16 @@ def _multiplied(a: Array, b: Array, count: int, onto: Array | None = None) -> Ar
         kind,
         a_lead,
         a_step,
-        (_ZERO if onto is None else _ONE).ctypes.data,
+        (_ZERO if onto is None else _ONE)[compute].ctypes.data,
         result.data.ptr,
         kind,
         columns,
         rows * columns,
         count,
-        _COMPUTE_32F,
+        compute,
         _DEFAULT,
     )
-    _cublas().gemmStridedBatchedEx(*arguments)
+    recording = recorder()
+    launch = _cublas().gemmStridedBatchedEx if recording is None else recording.products
+    launch(*arguments)
     return result

@@ -12,7 +12,7 @@ import numpy as np
 
 from onemodel.backends.base import Array
 from onemodel.backends.cupy_launch import TYPES, over_elements
-from onemodel.backends.cupy_run import NOWHERE, Check, current_node, put_off, row_major
+from onemodel.backends.cupy_run import NOWHERE, Check, current_node, kept, put_off, row_major
 
 _FILE = "indices.cu"
 _INDICES = {np.dtype(np.int32): "int", np.dtype(np.int64): "index_t"}
@@ -124,7 +124,7 @@ def weighted_taps(generic: Callable[..., Array]) -> Callable[..., Array]:
         if x.dtype not in TYPES or x.dtype.itemsize == 2 or x.size == 0 or not indices[0]:
             return generic(x, indices, weights, axis)
         device = cupy.cuda.runtime.getDevice()
-        places, factors = _taps(tuple(map(tuple, indices)), tuple(map(tuple, weights)), x.dtype, device)
+        places, factors = kept(_taps(tuple(map(tuple, indices)), tuple(map(tuple, weights)), x.dtype, device))
         taps, count = places.shape
         lead, size, trail = math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
         x = row_major(x)

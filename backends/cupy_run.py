@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import cupy
 import numpy as np
 
-from onemodel.backends.base import Array, Pending, Refused, Transfer
+from onemodel.backends.base import Array, Choice, NotCapturable, Pending, Refused, Transfer
 
 Result = TypeVar("Result")
 
@@ -39,10 +39,44 @@ NOWHERE = int(np.iinfo(np.int64).max)
 """The position where nothing is wrong."""
 
 
+class Recorder:
+    """Runs that are to become a CUDA graph: one to find out what they upload, then the one that is captured.
+
+    A graph copies from the host's memory anew at each launch, so the second run takes the arrays of the first.
+
+    Attributes:
+        products: see ``cupy_gemm``: cuBLAS by a handle of the graph's own.
+        kept: what the graph reads and others might let go.
+    """
+
+    def __init__(self, products: Any) -> None:
+        self.products = products
+        self.kept: list[Any] = [products]
+        self.capturing = False
+        self._uploads: list[tuple[np.ndarray[Any, Any], Any]] = []
+        self._met = 0
+
+    def upload(self, array: np.ndarray[Any, Any], move: Callable[[np.ndarray[Any, Any]], Any]) -> Any:
+        """``move(array)``; in the run that is captured what the first run got for the same numbers."""
+        if not self.capturing:
+            self._uploads.append((array.copy(), move(array)))
+            return self._uploads[-1][1]
+        before, uploaded = self._uploads[self._met] if self._met < len(self._uploads) else (None, None)
+        if before is None or not _same(before, array):
+            raise NotCapturable(f"{_state.node} uploads other numbers in each run")
+        self._met += 1
+        return uploaded
+
+
+def _same(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
+    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+
+
 class _State(threading.local):
     node: Any = None
     checks: list[Check] | None = None
-    transfers: list[Transfer] | None = None
+    record: list[Transfer | Choice] | None = None
+    recorder: Recorder | None = None
 
 
 _state = _State()
@@ -84,13 +118,41 @@ def pending() -> Checks | None:
 
 
 @contextmanager
-def recording() -> Iterator[list[Transfer]]:
+def recording() -> Iterator[list[Transfer | Choice]]:
     """See ``Backend.recording``."""
-    before, _state.transfers = _state.transfers, []
+    before, _state.record = _state.record, []
     try:
-        yield _state.transfers
+        yield _state.record
     finally:
-        _state.transfers = before
+        _state.record = before
+
+
+@contextmanager
+def graph_recording(recorder: Recorder) -> Iterator[None]:
+    """This thread's runs are for a CUDA graph."""
+    _state.recorder = recorder
+    try:
+        yield
+    finally:
+        _state.recorder = None
+
+
+def recorder() -> Recorder | None:
+    """That of the run at work, where it is for a CUDA graph."""
+    return _state.recorder
+
+
+def kept(arrays: Result) -> Result:
+    """``arrays``, which a cache may let go, kept by the graph that is captured."""
+    if _state.recorder is not None:
+        _state.recorder.kept.append(arrays)
+    return arrays
+
+
+def taken() -> list[Check]:
+    """The checks that the run at work has put off so far, which are then no longer its own."""
+    checks, _state.checks = _state.checks or [], []
+    return checks
 
 
 def bound(call: Callable[..., Any], node: Any) -> Callable[..., Any]:
@@ -107,9 +169,21 @@ def bound(call: Callable[..., Any], node: Any) -> Callable[..., Any]:
 
 
 def note(direction: str, what: str, size: int) -> None:
-    """Enter a transfer where someone records them."""
-    if _state.transfers is not None:
-        _state.transfers.append(Transfer(direction, what, size, _state.node))
+    """Enter a transfer where someone records them.
+
+    Raises:
+        NotCapturable: the run is for a CUDA graph, and the host would wait for the device.
+    """
+    if _state.recorder is not None and direction == "to_host":
+        raise NotCapturable(f"{_state.node} waits for the device: {what}")
+    if _state.record is not None:
+        _state.record.append(Transfer(direction, what, size, _state.node))
+
+
+def chose(text: str) -> None:
+    """Enter how the node at work computes where someone records it."""
+    if _state.record is not None:
+        _state.record.append(Choice(_state.node, text))
 
 
 def waits(what: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -85,9 +85,9 @@ def conv(
         if half:
             cupy_gemm.add_product(filters, columns, result[start : start + part])
         elif part >= batch:
-            result = cupy.matmul(filters, columns)
+            result = cupy_gemm.matmul(filters, columns)
         else:
-            result[start : start + part] = cupy.matmul(filters, columns)
+            result[start : start + part] = cupy_gemm.matmul(filters, columns)
     result = cupy.reshape(result, (batch, outputs, *windows.positions))
     return result if b is None or half else result + cupy.reshape(b, (outputs, *[1] * (x.ndim - 2)))
 

@@ -61,6 +61,9 @@ class SessionConfig:
             every run. ``None`` draws anew in every run, which exact mode refuses.
         outputs: ``"feeds"`` gives outputs in the feeds' array library, ``"numpy"`` always NumPy arrays, ``"backend"``
             the backend's own arrays.
+        graphs: a run whose feeds have the shapes and types of an earlier one may replay that run's work as a CUDA
+            graph, which costs the host next to nothing. For backend ``"cupy"`` in fast mode; see docs/gpu.md for what
+            it takes.
         operators: functions made by ``onemodel.operator`` that this session alone prefers over the registered ones.
         limits: see ``Limits``.
 
@@ -75,6 +78,7 @@ class SessionConfig:
     kernels: Kernels = "native"
     seed: int | None = None
     outputs: Outputs = "feeds"
+    graphs: bool = False
     operators: Sequence[Callable[..., Any]] = ()
     limits: Limits = Limits()
 
@@ -91,6 +95,8 @@ class SessionConfig:
                 raise InputError(f"{name}={getattr(self, name)!r} is not known; it is one of {options}")
         for name, least in (("device", 0), ("threads", 1), ("seed", 0)):
             _refuse_unless_whole(name, getattr(self, name), least, or_none=True)
+        if not isinstance(self.graphs, bool):
+            raise InputError(f"graphs={self.graphs!r} is not valid; it is True or False")
         if not isinstance(self.limits, Limits):
             raise InputError(f"limits={self.limits!r} is not valid; it is a onemodel.Limits")
         if not isinstance(self.operators, Sequence):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
@@ -30,7 +31,20 @@ def key_source(seed: float | None, session_seed: int | None, position: int) -> C
     return _fresh
 
 
+class _Drawn(threading.local):
+    count = 0
+
+
+_drawn = _Drawn()
+
+
+def fresh_keys() -> int:
+    """How many keys this thread has drawn without a seed."""
+    return _drawn.count
+
+
 def _fresh() -> int:
+    _drawn.count += 1
     return secrets.randbits(64)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from onemodel.backends.base import Backend, Transfer
+from onemodel.backends.base import Backend, Choice, Transfer
+from onemodel.graphs import GraphState
 from onemodel.program import NodeInfo, Program
 
 
@@ -32,10 +33,14 @@ class Profile:
         nodes: each step, in order; what a subgraph does counts for the node that has it.
         transfers: what moved between host and device within the run, in order. For those ``to_host`` the host waited.
             Feeds that go up and outputs that come down are not among them.
+        choices: where a node can be computed in several ways, which one it took and why.
+        graphs: what the session's other runs do; a profile itself replays no graph.
     """
 
     nodes: list[NodeTime]
     transfers: list[Transfer]
+    choices: list[Choice] = field(default_factory=list)
+    graphs: list[GraphState] = field(default_factory=list)
 
     @property
     def seconds(self) -> float:
@@ -45,7 +50,8 @@ class Profile:
     def __str__(self) -> str:
         lines = [f"{step.seconds * 1e3:9.3f} ms  {step.node}" for step in sorted(self.nodes, key=lambda s: -s.seconds)]
         lines += [f"{t.direction:>12}  {t.bytes} bytes by {t.what}, for {t.node}" for t in self.transfers]
-        return "\n".join(lines)
+        lines += [f"{c.node}: {c.text}" for c in self.choices]
+        return "\n".join([*lines, *map(str, self.graphs)])
 
 
 def timed(program: Program, backend: Backend, times: list[NodeTime]) -> Program:

@@ -14,11 +14,12 @@ import numpy as np
 
 from onemodel import conversion, loader, threads, types
 from onemodel.backends import get_backend
-from onemodel.backends.base import Pending, Refused, Unavailable
+from onemodel.backends.base import Choice, Pending, Refused, Transfer, Unavailable
 from onemodel.backends.exact.trust import check_arithmetic
 from onemodel.config import SessionConfig
 from onemodel.digest import EXACT_REVISION, digest_of
 from onemodel.errors import BackendError, ExecutionError, InputError, LimitError
+from onemodel.graphs import Graphs, GraphState
 from onemodel.plan import Planner
 from onemodel.profile import NodeTime, Profile, timed
 from onemodel.program import Program
@@ -104,6 +105,12 @@ class Session:
             self._backend = get_backend(self.config.backend, self.config.device)
             self.mode = self.config.mode or self._backend.default_mode
             self._check_arithmetic()
+            if self.config.graphs and not (self._backend.has_graphs and self.mode == "fast"):
+                raise InputError(
+                    f"graphs=True is for backend 'cupy' in fast mode; this session is {self._backend.name!r}, "
+                    f"{self.mode}: leave graphs away"
+                )
+            self._graphs = Graphs(self._backend) if self.config.graphs else None
             self._planner = Planner(
                 self._loaded.model, self._loaded.opset_imports, self.config, self._backend, self.mode
             )
@@ -163,11 +170,16 @@ class Session:
         return [f"{self.backend}:{self.mode}"]
 
     def memory(self) -> dict[str, int]:
-        """Bytes that the session holds between runs: ``constants``, weights and folded values together."""
+        """Bytes that the session holds between runs: ``constants``, weights and folded values; ``graphs``, if any."""
         with self._lock:
             held = [value for program in self._programs.values() for value in program.constants()]
         sizes = {id(value): value.nbytes for value in held}
-        return {"constants": sum(sizes.values())}
+        told = {"constants": sum(sizes.values())}
+        return told if self._graphs is None else {**told, "graphs": sum(state.bytes for state in self.graphs())}
+
+    def graphs(self) -> list[GraphState]:
+        """Of ``graphs=True``: for each signature of feeds whether it has a CUDA graph, and why not; the latest last."""
+        return [] if self._graphs is None else self._graphs.states()
 
     def digest(self, outputs: Sequence[Any] | Mapping[str, Any]) -> str:
         """One line that is the same wherever the outputs are, bit for bit: ``exact-1:`` and 64 hexadecimal digits.
@@ -277,9 +289,15 @@ class Session:
             InputError, ExecutionError: as ``run``.
         """
         times: list[NodeTime] = []
-        with self._backend.recording() as transfers:
+        with self._backend.recording() as record:
             self._run(None, feeds, lambda program: timed(program, self._backend, times))
-        return Profile(times, [transfer for transfer in transfers if transfer.node is not None])
+        told = [entry for entry in record if entry.node is not None]
+        return Profile(
+            times,
+            [entry for entry in told if isinstance(entry, Transfer)],
+            [entry for entry in told if isinstance(entry, Choice)],
+            self.graphs(),
+        )
 
     def _run(
         self,
@@ -309,7 +327,11 @@ class Session:
         self._check_arithmetic()
         self._settle_earlier(wait=False)
         with self._backend.running(), threads.limited(self.config.threads):
-            results = self._execute(program, *self._placed(program, arrays))
+            inputs, host = self._placed(program, arrays)
+            if self._graphs is None or program is not planned:
+                results = self._execute(program, inputs, host)
+            else:
+                results = self._graphs.run(program, inputs, host, lambda values: self._execute(program, values, host))
             if self.mode == "exact":
                 xp: Any = self._backend.namespace(self.mode)
                 results = [conversion.moved(value, xp.one_nan) for value in results]

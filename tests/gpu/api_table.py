@@ -24,7 +24,8 @@ def read_table() -> Mapping[str, Any]:
     """The table.
 
     Its keys: ``cupy``, the version; ``functions``, name to parameters, with ``linalg.`` and ``fft.`` before the names
-    of those modules; ``ufuncs``, name to inputs, outputs and loops; ``methods`` of arrays, name to parameters.
+    of those modules; ``ufuncs``, name to inputs, outputs and loops; ``methods`` of arrays, name to parameters;
+    ``cuda``, functions and methods of ``cupy.cuda`` to the names of their parameters.
     """
     table: Mapping[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))
     return table
@@ -91,6 +92,20 @@ def _methods(cupy: Any) -> Iterator[tuple[str, str]]:
             yield name, parameters
 
 
+def _cuda(cupy: Any) -> Iterator[tuple[str, list[str]]]:
+    """What streams, events, graphs and pools are asked for."""
+    for name in (
+        *("Stream.__init__", "Stream.begin_capture", "Stream.end_capture", "Stream.is_capturing", "Stream.record"),
+        *("Stream.synchronize", "Stream.wait_event", "Event.__init__", "Event.record", "Event.synchronize"),
+        *("Graph.launch", "Graph.upload", "MemoryPool.malloc", "MemoryPool.total_bytes", "using_allocator"),
+    ):
+        function = cupy.cuda
+        for part in name.split("."):
+            function = getattr(function, part)
+        found = _documented(function) if name.endswith("__init__") or "Graph" in name else _parameters(function)
+        yield name, [part.partition("=")[0].strip() for part in (found or "").split(",") if part.strip()]
+
+
 def main() -> None:
     """Write the table."""
     import cupy
@@ -100,6 +115,7 @@ def main() -> None:
         "functions": dict(_functions(cupy)),
         "ufuncs": dict(_ufuncs(cupy)),
         "methods": dict(_methods(cupy)),
+        "cuda": dict(_cuda(cupy)),
     }
     TABLE.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
 

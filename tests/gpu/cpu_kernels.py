@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.gpu.capture import launched
+
 SHIM = Path(__file__).with_name("cuda_shim.h")
 FLAGS = ("-x c++ -std=c++17 -O1 -ffp-contract=off -fno-fast-math -fwrapv -fno-strict-aliasing -w -fPIC -shared").split()
 """Arithmetic as CUDA has it without contraction: each operation rounded once, integers wrap."""
@@ -129,7 +131,7 @@ class RawModule:
         def call(grid: Sequence[int], block: Sequence[int], args: Sequence[Any], *, shared_mem: int = 0) -> None:
             launch(function, grid, block, args, shared_mem, fibers=fibers)
 
-        return call
+        return launched(call)
 
 
 _C_TYPES: Mapping[str, str] = {
@@ -169,6 +171,7 @@ class ElementwiseKernel:
         )
         self.name = name
 
+    @launched
     def __call__(self, *args: Any, size: int | None = None) -> Any:
         from tests.gpu.stand_in import ndarray
 

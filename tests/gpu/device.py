@@ -50,38 +50,6 @@ class Device:
         return "90"
 
 
-class Stream:
-    """A stream, and a context in which it is the current one."""
-
-    null: Stream
-    ptr = 0
-
-    def synchronize(self) -> None:
-        from tests.gpu.stand_in import read
-
-        read("stream.synchronize()")
-
-    def record(self, event: Event | None = None) -> Event:
-        return event or Event()
-
-
-class Event:
-    """A point in a stream's work."""
-
-    done = True
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        pass
-
-    def record(self, stream: Stream | None = None) -> None:
-        """Nothing to do: all work is done already."""
-
-    def synchronize(self) -> None:
-        """All work is done already."""
-
-
-Stream.null = Stream()
-
 _TYPES = {0: np.dtype(np.float32), 1: np.dtype(np.float64), 2: np.dtype(np.float16), 14: np.dtype(ml_dtypes.bfloat16)}
 """cudaDataType_t: CUDA_R_32F, CUDA_R_64F, CUDA_R_16F, CUDA_R_16BF."""
 
@@ -121,20 +89,31 @@ def gemm_strided_batched_ex(
     algo: int,
 ) -> None:
     """CuBLAS's function, with float32 accumulation; the parameters are those of cupy_backends.cuda.libs.cublas."""
-    if computeType != 68:  # CUBLAS_COMPUTE_32F
-        raise ValueError(f"computeType {computeType} is not CUBLAS_COMPUTE_32F")
-    scale, keep = (ctypes.c_float.from_address(pointer).value for pointer in (alpha, beta))
     a_type, b_type, c_type = _TYPES[Atype], _TYPES[Btype], _TYPES[Ctype]
+    wide = {68: np.float32, 70: np.float64}[computeType]  # CUBLAS_COMPUTE_32F and CUBLAS_COMPUTE_64F
+    if (a_type == np.float64) != (wide is np.float64):
+        raise ValueError(f"computeType {computeType} does not go with {a_type}")
+    number: Any = ctypes.c_float if wide is np.float32 else ctypes.c_double
+    scale, keep = (number.from_address(pointer).value for pointer in (alpha, beta))
     for i in range(batchCount):
         a = _matrix(A + i * strideA * a_type.itemsize, a_type, *((k, m) if transa else (m, k)), lda)
         b = _matrix(B + i * strideB * b_type.itemsize, b_type, *((n, k) if transb else (k, n)), ldb)
         c = _matrix(C + i * strideC * c_type.itemsize, c_type, m, n, ldc)
-        product = (a.T if transa else a).astype(np.float32) @ (b.T if transb else b).astype(np.float32)
-        c[...] = (scale * product + (keep * c.astype(np.float32) if keep else 0)).astype(c_type)
+        product = (a.T if transa else a).astype(wide) @ (b.T if transb else b).astype(wide)
+        c[...] = (scale * product + (keep * c.astype(wide) if keep else 0)).astype(c_type)
+
+
+def _refused_in_capture(*arguments: Any) -> None:
+    from tests.gpu import capture
+
+    capture.refuse_cublas()
+    gemm_strided_batched_ex(*arguments)
 
 
 def cuda_modules() -> dict[str, ModuleType]:
     """``cupy.cuda`` and the parts of ``cupy_backends`` that OneModel uses, by name."""
+    from tests.gpu import capture
+
     modules = {}
     for name in (
         "cupy.cuda",
@@ -151,12 +130,15 @@ def cuda_modules() -> dict[str, ModuleType]:
     cuda = modules["cupy.cuda"]
     cuda.__dict__.update(
         Device=Device,
-        Stream=Stream,
-        Event=Event,
+        Stream=capture.Stream,
+        Event=capture.Event,
+        Graph=capture.Graph,
+        MemoryPool=capture.MemoryPool,
+        using_allocator=capture.using_allocator,
         device=modules["cupy.cuda.device"],
         runtime=modules["cupy.cuda.runtime"],
         nvrtc=modules["cupy.cuda.nvrtc"],
-        get_current_stream=lambda: Stream.null,
+        get_current_stream=capture.current_stream,
         get_elapsed_time=lambda start, end: 0.0,
         get_cublas_handle=lambda: 1,
     )
@@ -169,5 +151,10 @@ def cuda_modules() -> dict[str, ModuleType]:
         getDeviceProperties=lambda index: {"name": b"stand-in"},
     )
     modules["cupy.cuda.nvrtc"].__dict__["getVersion"] = lambda: (13, 0)
-    modules["cupy_backends.cuda.libs.cublas"].__dict__["gemmStridedBatchedEx"] = gemm_strided_batched_ex
+    modules["cupy_backends.cuda.libs.cublas"].__dict__.update(
+        gemmStridedBatchedEx=_refused_in_capture,
+        create=lambda: 2,
+        destroy=lambda handle: None,
+        setStream=lambda handle, stream: capture.refuse_cublas(),
+    )
     return modules

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from types import ModuleType
 
 from tests.gpu import cpu_kernels
+from tests.gpu.capture import Cublas, Driver
 from tests.gpu.stand_in import make
 
 _PACKAGES = ("cupy", "cupy_backends", "array_api_compat.cupy")
@@ -34,6 +35,9 @@ def installed() -> Iterator[ModuleType]:
         return present
 
     before = swap(_kept or make())
+    from onemodel.backends import cupy_libraries
+
+    cupy_libraries.__dict__.update(cublas=Cublas, driver=Driver)
     try:
         yield sys.modules["cupy"]
     finally:

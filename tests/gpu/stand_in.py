@@ -21,6 +21,7 @@ import numpy as np
 
 from tests.gpu import cpu_kernels
 from tests.gpu.api_table import read_table, signature
+from tests.gpu.capture import launched, refuse_cublas, refuse_waits, uploading
 from tests.gpu.device import Device, cuda_modules
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -32,6 +33,7 @@ _forbidden: list[bool] = [False]
 
 _READING = frozenset("argwhere array_equal bincount compress extract flatnonzero histogram nonzero unique".split())
 """Functions whose results' shapes, or results, are read from the device."""
+_CUBLAS = frozenset("dot einsum inner outer tensordot vdot".split())
 _FROM_HOST = frozenset("array asarray ascontiguousarray".split())
 _PLAIN = frozenset("broadcast_shapes can_cast isdtype issubdtype promote_types result_type".split())
 """Functions of dtypes and shapes, which CuPy takes from NumPy."""
@@ -44,6 +46,7 @@ def read(why: str) -> None:
     Raises:
         RuntimeError: inside ``no_reads()``.
     """
+    refuse_waits()
     reads.append(why)
     if _forbidden[0]:
         raise RuntimeError(f"the host waits for the device: {why}")
@@ -132,11 +135,13 @@ class ndarray:  # noqa: N801 - CuPy's name
     def __len__(self) -> int:
         return len(self.host)
 
+    @launched
     def __getitem__(self, key: Any) -> Any:
         if any(_is_mask(part) for part in _parts(key)):
             read("a boolean mask")
         return pack(self.host[_wrapped(key, self.host.shape)])
 
+    @launched
     def __setitem__(self, key: Any, value: Any) -> None:
         if any(_is_mask(part) for part in _parts(key)) and getattr(value, "ndim", 0):
             read("assignment by a boolean mask")
@@ -241,6 +246,7 @@ def cast(array: np.ndarray[Any, Any], dtype: Any) -> np.ndarray[Any, Any]:
     return whole.astype(wide).astype(dtype)
 
 
+@launched
 def _method(array: ndarray, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     signature("methods", name).bind(array, *args, **options)
     if name in ("get", "item", "tolist", "nonzero"):
@@ -287,7 +293,7 @@ def _ufunc(name: str, function: np.ufunc) -> Callable[..., Any]:
         return pack(function(*arrays, **{key: unpack(value) for key, value in options.items()}))
 
     call.__name__ = name
-    return call
+    return launched(call)
 
 
 def _of_char(char: str) -> np.dtype[Any]:
@@ -309,14 +315,17 @@ def _function(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         signature("functions", name).bind(*args, **options)
         if name in _READING:
             read(name)
+        if name in _CUBLAS or name.startswith("linalg."):
+            refuse_cublas()
         if special is not None:
             return special(*args, **options)
         arrays = unpack(args, host=host)
         return pack(function(*arrays, **{key: unpack(value, host=host) for key, value in options.items()}))
 
     call.__name__ = name
-    call.__signature__ = signature("functions", name)  # type: ignore[attr-defined]
-    return call
+    made = launched(call)
+    made.__signature__ = signature("functions", name)  # type: ignore[attr-defined]
+    return made
 
 
 def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
@@ -359,6 +368,18 @@ def _asarray(a: Any, dtype: Any = None, order: Any = None, **options: Any) -> An
     return _array(a, dtype)
 
 
+def _concatenate(tup: Any, axis: Any = 0, *, out: Any = None, dtype: Any = None, casting: str = "same_kind") -> Any:
+    if len(tup) > 8:  # CuPy makes a table of the arrays' addresses
+        uploading()
+    return pack(np.concatenate(unpack(tup), axis=axis))
+
+
+def _stack(tup: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+    if len(tup) > 8:
+        uploading()
+    return pack(np.stack(unpack(tup), axis=axis))
+
+
 def _array(obj: Any, dtype: Any = None, copy: Any = True, order: Any = None, **options: Any) -> Any:
     if isinstance(obj, ndarray):
         if not copy and (dtype is None or obj.dtype == np.dtype(dtype)):
@@ -366,7 +387,10 @@ def _array(obj: Any, dtype: Any = None, copy: Any = True, order: Any = None, **o
         return ndarray(obj.host.astype(dtype or obj.host.dtype))
     if isinstance(obj, (list, tuple)) and any(isinstance(item, ndarray) for item in obj):
         return ndarray(np.stack([unpack(item) for item in obj]).astype(dtype or obj[0].dtype))
-    return ndarray(np.array(obj, dtype=None if dtype is None else checked_dtype(dtype)))
+    made = np.array(obj, dtype=None if dtype is None else checked_dtype(dtype))
+    if made.ndim:
+        uploading()
+    return ndarray(made)
 
 
 def _asnumpy(a: Any, stream: Any = None, order: str = "C", out: Any = None, *, blocking: bool = True) -> Any:
@@ -379,6 +403,8 @@ def _full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C") -> A
 
 def _matmul(*args: Any, **options: Any) -> Any:
     a, b = unpack(args[:2])
+    if a.dtype.kind in "fcV":
+        refuse_cublas()
     if BFLOAT16 in (a.dtype, b.dtype):
         if max(a.ndim, b.ndim) > 2:
             raise TypeError("matmul has no loop for bfloat16 with more than two dimensions")
@@ -397,11 +423,14 @@ _SPECIAL: Mapping[str, Callable[..., Any]] = {
     "argsort": _sorting(np.argsort),
     "asarray": _asarray,
     "array": _array,
+    "concatenate": _concatenate,
+    "stack": _stack,
     "full": _full,
     "matmul": _matmul,
 }
 
 
+@launched
 def _as_strided(x: ndarray, shape: Any = None, strides: Any = None) -> ndarray:
     return ndarray(np.lib.stride_tricks.as_strided(x.host, shape, strides))
 
