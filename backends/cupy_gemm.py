@@ -94,7 +94,15 @@ def add_product(a: Array, b: Array, onto: Array) -> None:
     """Add the products of two stacks of matrices to ``onto``, contiguous, and round each sum once."""
     batch = onto.shape[:-2]
     flat = cupy.reshape(onto, (math.prod(batch), *onto.shape[-2:]))
-    _multiplied(_stacked(a, batch), _stacked(b, batch), len(flat), flat)
+    _multiplied(_stacked(a, batch), _stacked(b, batch), len(flat), flat, add=True)
+
+
+def product(a: Array, b: Array, into: Array) -> None:
+    """Write the products of two stacks of as many matrices, views too, ``into`` a contiguous one.
+
+    That one is of their type, or float32 where theirs is a half type.
+    """
+    _multiplied(a, b, len(a), into)
 
 
 def _stacked(x: Array, batch: tuple[int, ...]) -> Array:
@@ -123,11 +131,11 @@ def _layout(x: Array) -> tuple[Array, int, int, int]:
     return x, 0, columns, 0 if count == 1 else rows * columns
 
 
-def _multiplied(a: Array, b: Array, count: int, onto: Array | None = None) -> Array:
-    """The products of two stacks, each of ``count`` matrices or one, added to ``onto`` where it is given."""
+def _multiplied(a: Array, b: Array, count: int, into: Array | None = None, *, add: bool = False) -> Array:
+    """The products of two stacks, each of ``count`` matrices or one, written ``into`` an array or added to it."""
     rows, terms, columns = a.shape[1], a.shape[2], b.shape[2]
     (a, a_turned, a_lead, a_step), (b, b_turned, b_lead, b_step) = _layout(a), _layout(b)
-    result = cupy.empty((count, rows, columns), a.dtype) if onto is None else onto
+    result = cupy.empty((count, rows, columns), a.dtype) if into is None else into
     kind = _TYPES[a.dtype]
     compute = _COMPUTE_64F if a.dtype == np.float64 else _COMPUTE_32F
     # The transpose of the product is that of b, times that of a.
@@ -147,9 +155,9 @@ def _multiplied(a: Array, b: Array, count: int, onto: Array | None = None) -> Ar
         kind,
         a_lead,
         a_step,
-        (_ZERO if onto is None else _ONE)[compute].ctypes.data,
+        (_ONE if add else _ZERO)[compute].ctypes.data,
         result.data.ptr,
-        kind,
+        _TYPES[result.dtype],
         columns,
         rows * columns,
         count,

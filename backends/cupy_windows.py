@@ -1,4 +1,4 @@
-"""Convolution and pooling over one or two spatial axes on CuPy."""
+"""Convolution and pooling over one to three spatial axes on CuPy."""
 
 from __future__ import annotations
 
@@ -21,26 +21,31 @@ _COLUMNS = 1 << 28
 
 
 def _flat(windows: Sliding) -> list[np.int32]:
-    """The parameters WINDOWS of windows.cu; one spatial axis is two, of which the first has one element."""
+    """The parameters WINDOWS of windows.cu; axes that are missing come first, with one element each."""
 
-    def pair(values: Sequence[int], missing: int) -> list[int]:
-        return [missing] * (2 - len(values)) + list(values)
+    def triple(values: Sequence[int], missing: int) -> list[int]:
+        return [missing] * (3 - len(values)) + list(values)
 
     before = [first for first, _ in windows.pads]
     numbers = (
-        pair(windows.sizes, 1)
-        + pair(windows.kernel, 1)
-        + pair(windows.strides, 1)
-        + pair(windows.dilations, 1)
-        + pair(before, 0)
-        + pair(windows.positions, 1)
+        triple(windows.sizes, 1)
+        + triple(windows.kernel, 1)
+        + triple(windows.strides, 1)
+        + triple(windows.dilations, 1)
+        + triple(before, 0)
+        + triple(windows.positions, 1)
     )
     return [np.int32(number) for number in numbers]
 
 
+def _named(kernel: str, x: Array) -> str:
+    """A kernel of windows.cu for the type and the spatial axes of an array."""
+    return f"{kernel}<{TYPES[x.dtype]}, {max(x.ndim - 2, 2)}>"
+
+
 def _fits(x: Array, windows: Sliding) -> bool:
-    """Whether the kernels take the arrays: one or two spatial axes, each window on the input or its padding."""
-    return x.ndim in (3, 4) and max(windows.sizes) < 2**31 and 0 not in (*x.shape, *windows.positions)
+    """Whether the kernels take the arrays: one to three spatial axes, each window on the input or its padding."""
+    return x.ndim in (3, 4, 5) and max(windows.sizes) < 2**31 and 0 not in (*x.shape, *windows.positions)
 
 
 def conv(
@@ -68,7 +73,7 @@ def conv(
         result = cupy.empty((batch, outputs, *windows.positions), x.dtype)
         b = None if b is None else row_major(b)
         arguments = (x, w, b, result, *_flat(windows), batch, channels, outputs // channels)
-        over_elements(_FILE, f"depthwise<{TYPES[x.dtype]}>", result.size, arguments)
+        over_elements(_FILE, _named("depthwise", x), result.size, arguments)
         return result
     count, taps = math.prod(windows.positions), math.prod(windows.kernel)
     rows = channels // group * taps
@@ -97,7 +102,7 @@ def _columns(x: Array, windows: Sliding) -> Array:
     taps, count = math.prod(windows.kernel), math.prod(windows.positions)
     result = cupy.empty((*x.shape[:2], taps, count), x.dtype)
     arguments = (x, result, *_flat(windows), x.shape[0] * x.shape[1])
-    over_elements(_FILE, f"im2col<{TYPES[x.dtype]}>", result.size, arguments)
+    over_elements(_FILE, _named("im2col", x), result.size, arguments)
     return result
 
 
@@ -141,7 +146,7 @@ def average_pool(
     windows.counts(bool(count_include_pad))
     if not _fits(x, windows):
         return NotImplemented
-    after = [0] * (2 - len(windows.pads)) + [last for _, last in windows.pads]
+    after = [0] * (3 - len(windows.pads)) + [last for _, last in windows.pads]
     ends = [np.int32(number) for number in (bool(count_include_pad), *after)]
     return _pooled("average_pool", x, windows, *ends)
 
@@ -151,7 +156,7 @@ def _pooled(kernel: str, x: Array, windows: Sliding, *more: np.int32) -> Array:
     x = row_major(x)
     result = cupy.empty((*x.shape[:2], *windows.positions), x.dtype)
     arguments = (x, result, *_flat(windows), x.shape[0] * x.shape[1], *more)
-    over_elements(_FILE, f"{kernel}<{TYPES[x.dtype]}>", result.size, arguments)
+    over_elements(_FILE, _named(kernel, x), result.size, arguments)
     return result
 
 

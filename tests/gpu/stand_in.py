@@ -92,8 +92,8 @@ class ndarray:  # noqa: N801 - CuPy's name
     @property
     def data(self) -> Memory:
         owner: Any = self.host
-        while isinstance(getattr(owner, "base", None), np.ndarray):
-            owner = owner.base
+        while isinstance(base := getattr(owner, "base", None), np.ndarray) or hasattr(base, "base"):
+            owner = base
         return Memory(ptr=self.host.ctypes.data, mem=owner)
 
     @property

@@ -122,26 +122,30 @@ WINDOWS = [
     {"kernel_shape": [3, 2], "dilations": [2, 3], "strides": [1, 2]},
     {"kernel_shape": [1, 1]},
     {"kernel_shape": [3, 3], "auto_pad": "SAME_LOWER", "strides": [2, 2]},
+    {"kernel_shape": [3], "pads": [0, 2], "strides": [2]},
+    {"kernel_shape": [2, 3, 2], "pads": [1, 0, 1, 0, 2, 1], "strides": [1, 2, 3]},
+    {"kernel_shape": [2, 2, 3], "dilations": [2, 1, 3], "strides": [2, 1, 1], "pads": [0, 1, 2, 1, 0, 3]},
 ]
 
 
 def taps(x: Array, windows: Any, fill: float) -> Iterator[tuple[Array, Array]]:
     """For each tap, rows first: the elements it meets, one per window, and whether it lies on the input."""
-    index = []
-    for axis, (positions, stride, (before, _)) in enumerate(
-        zip(windows.positions, windows.strides, windows.pads, strict=True)
-    ):
-        index.append((np.arange(positions) * stride - before, windows.dilations[axis]))
-    for a, b in product(*map(range, windows.kernel)):
-        y, z = index[0][0] + a * index[0][1], index[1][0] + b * index[1][1]
-        inside = ((y >= 0) & (y < x.shape[2]))[:, None] & ((z >= 0) & (z < x.shape[3]))
-        met = x[:, :, y.clip(0, x.shape[2] - 1)][:, :, :, z.clip(0, x.shape[3] - 1)]
-        yield np.where(inside, met, np.asarray(fill, x.dtype)), inside
+    first = [
+        np.arange(positions) * stride - before
+        for positions, stride, (before, _) in zip(windows.positions, windows.strides, windows.pads, strict=True)
+    ]
+    sizes = x.shape[2:]
+    for tap in product(*map(range, windows.kernel)):
+        places = [start + i * step for start, i, step in zip(first, tap, windows.dilations, strict=True)]
+        inside = [(place >= 0) & (place < size) for place, size in zip(places, sizes, strict=True)]
+        everywhere = np.ix_(*(place.clip(0, size - 1) for place, size in zip(places, sizes, strict=True)))
+        on_input = np.all(np.meshgrid(*inside, indexing="ij"), axis=0)
+        yield np.where(on_input, x[(slice(None), slice(None), *everywhere)], np.asarray(fill, x.dtype)), on_input
 
 
 @pytest.mark.parametrize("options", WINDOWS, ids=str)
 def test_windows(cupy: Any, xp: Any, dtype: Any, options: Any) -> None:
-    x = drawn(2, 4, 9, 7, dtype=dtype)
+    x = drawn(2, 4, *(9, 7, 8)[: len(options["kernel_shape"])], dtype=dtype)
     rows = wide(x)
     attributes = {name: options.get(name) for name in ("strides", "dilations", "pads")}
     padding = options.get("auto_pad", "NOTSET")
@@ -162,10 +166,10 @@ def test_windows(cupy: Any, xp: Any, dtype: Any, options: Any) -> None:
     filters, bias = drawn(8, 1, *options["kernel_shape"], dtype=dtype, seed=1), drawn(8, dtype=dtype, seed=2)
     sums: Any = 0
     for (met, _), weights in zip(found, wide(filters).reshape(8, -1).T, strict=True):
-        sums = sums + np.repeat(met, 2, axis=1) * weights[:, None, None]
+        sums = sums + np.repeat(met, 2, axis=1) * weights.reshape(-1, *[1] * len(windows.kernel))
     operands = [cupy.asarray(array) for array in (filters, bias)]
     got = kernels("Conv")(device, *operands, **options, group=4, xp=xp)
-    equal(got, (sums + wide(bias)[:, None, None]).astype(dtype))
+    equal(got, (sums + wide(bias).reshape(-1, *[1] * len(windows.kernel))).astype(dtype))
     from onemodel.backends import cupy_windows
 
     columns = cupy_windows._columns(device, windows)
@@ -259,6 +263,51 @@ def test_attention(cupy: Any, xp: Any, dtype: Any, heads: int, shared: int, mask
     np.testing.assert_allclose(y.get().astype(np.float64), want, rtol=tolerance, atol=tolerance)
 
 
+ATTENTION = [
+    ({}, "plain", "hidden"),
+    ({"is_causal": 1}, "past", "added"),
+    ({"is_causal": 1, "left_window_size": 5, "softcap": 2.0}, "past", "hidden"),
+    ({"left_window_size": 3, "right_window_size": 2}, "lengths", "added"),
+    ({"is_causal": 1, "scale": 0.3}, "lengths", None),
+    ({"q_num_heads": 4, "kv_num_heads": 2, "is_causal": 1}, "joined", None),
+]
+
+
+@pytest.mark.parametrize("rows", [3, 40, 1000])
+@pytest.mark.parametrize(("attributes", "kind", "masked"), ATTENTION, ids=str)
+def test_attention_of_many_queries(
+    cupy: Any, xp: Any, dtype: Any, attributes: Any, kind: str, masked: Any, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from onemodel.backends import cupy_attention, get_backend
+    from onemodel.ops.attention import attention
+
+    keys = 26 if kind == "past" else 19
+    # So many rows of scores at a time: parts of a head, of heads that share keys, and several of these.
+    monkeypatch.setattr(cupy_attention, "_SCORES", rows * keys * wide(np.zeros(1, dtype)).itemsize)
+    q, k, v = drawn(2, 4, 19, 8, dtype=dtype), drawn(2, 2, 19, 8, dtype=dtype, seed=1), drawn(2, 2, 19, 6, seed=2)
+    inputs: list[Any] = [q, k, v.astype(dtype), None, None, None, None]
+    if kind == "joined":
+        inputs[:3] = (x.swapaxes(1, 2).reshape(2, 19, -1) for x in inputs[:3])
+    if masked:
+        mask = drawn(2, 1, 19, keys, dtype=dtype, seed=3)
+        mask[:, :, 4], mask[1, :, :, 3] = -np.inf, -np.inf
+        inputs[3] = mask if masked == "added" else mask > -0.5
+    if kind == "past":
+        inputs[4], inputs[5] = drawn(2, 2, 7, 8, seed=4).astype(dtype), drawn(2, 2, 7, 6, seed=5).astype(dtype)
+    if kind == "lengths":
+        inputs[6] = np.array([19, 11])
+    options = {"wanted": (True, True, True), **attributes}
+    device = [None if x is None else cupy.asarray(x) for x in inputs]
+    got = kernels("Attention")(*device, **options, xp=xp)
+    wider = [x if x is None or x.dtype.kind in "bi" else wide(x) for x in inputs]
+    with np.errstate(all="ignore"):
+        want = attention(*wider, **options, xp=get_backend("numpy").namespace("fast"))
+    tolerance = {2: 2e-2, 4: 1e-5, 8: 1e-13}[dtype.itemsize]
+    for one, other in zip(got[:3], want[:3], strict=True):
+        assert (one.dtype, one.shape) == (dtype, other.shape)
+        np.testing.assert_allclose(wide(one.get()), other, rtol=tolerance, atol=tolerance)
+
+
 def test_products_of_half_types(cupy: Any, xp: Any) -> None:
     for dtype, (a_shape, b_shape) in product(
         FLOATS[2:],
@@ -328,6 +377,8 @@ def names_in(source: Path) -> list[str]:
     for parameters, name in re.findall(r"template <([^>]*)>\s*__global__\s+void\s+(\w+)\(", text):
         kinds = {
             "class T": floats if source.stem != "taps" else floats[:2],
+            "class T, int AXES": [f"{t}, {axes}" for t in floats for axes in (2, 3)],
+            "class T, class M": [f"{t}, {m}" for t in floats for m in (t, "bool")],
             "class I": ["int", "index_t"],
             "class E, class I": ["unsigned char, int", "unsigned short, index_t", "unsigned long long, index_t"],
             "class T, class F": [f"{t}, {f}" for t in ("float", "index_t") for f in ("Add", "Larger", "Replace")],
@@ -338,7 +389,7 @@ def names_in(source: Path) -> list[str]:
 
 def test_every_kernel_is_found() -> None:
     counts = {source.name: len(names_in(source)) for source in SOURCES}
-    assert counts == {"attention.cu": 4, "indices.cu": 11, "rows.cu": 16, "taps.cu": 2, "windows.cu": 16}
+    assert counts == {"attention.cu": 12, "indices.cu": 11, "rows.cu": 16, "taps.cu": 2, "windows.cu": 32}
 
 
 COMPILE = """
