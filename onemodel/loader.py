@@ -169,6 +169,8 @@ def _parse(data: bytes, label: str) -> onnx.ModelProto:
         proto = onnx.ModelProto.FromString(data)
     except (DecodeError, UnicodeDecodeError) as error:
         raise ModelError(f"{label} is not an ONNX file, is cut short, or nests too deep: {error}") from error
+    if not (proto.ir_version or proto.HasField("graph")):  # other files may parse as a message of unknown fields
+        raise ModelError(f"{label} is not an ONNX file: it has neither an IR version nor a graph")
     _check_messages(proto)
     return cast("onnx.ModelProto", proto)
 

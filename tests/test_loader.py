@@ -136,6 +136,7 @@ def test_bytes_that_are_no_model() -> None:
     for damaged, message in (
         (b"", "is empty"),
         (b"\xff\xff\xff", "is not an ONNX file"),
+        (b"\x89PNG\r\n\x1a\n0000", "is not an ONNX file: it has neither an IR version nor a graph"),
         (data[:-3], "is cut short"),
         (b"\x08\x08", "has no graph"),
         (b"\x08\x08\x12\x02\xff\xfe", "ModelProto .* not UTF-8"),
