@@ -12,6 +12,7 @@ NumPy's file format knows neither ONNX's small element types nor strings of any 
 
 from __future__ import annotations
 
+import io
 import os
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -30,6 +31,9 @@ _SMALL = """
     int4 uint4 int2 uint2
 """.split()
 """ONNX's element types that NumPy's file format does not know."""
+
+_STARTS = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")
+"""How .npy files start, and .npz files: archives, and empty ones."""
 
 _NOTHING = object()
 """What a look-up gives where a file has no such value; None is a value."""
@@ -216,7 +220,12 @@ def restore(array: Array, kind: str | None, where: str) -> Array:
 
 def _load(path: Path) -> Array | dict[str, Array]:
     """The content of a file: one array, or several by key."""
-    with path.open("rb") as file:
+    with path.open("rb") as opened:
+        file = opened if opened.seekable() else io.BytesIO(opened.read())  # a pipe
+        start = file.read(len(_STARTS[0]))
+        if not start.startswith(_STARTS):  # NumPy would take it for a pickle
+            raise InputError(f"{path} is no .npy or .npz file; write one with numpy.save or numpy.savez")
+        file.seek(0)
         try:
             content = np.load(file, allow_pickle=False)
             if isinstance(content, np.ndarray):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -167,9 +169,24 @@ def test_elements_without_a_type_need_the_models(tmp_path: Path) -> None:
         read(tmp_path / "a.npy", "x", "tensor(bfloat16)")
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"hello", b"\x93NUMPY", b"\x93NUMPY\x01\x00\x10\x00garbage garbage", b"PK\x03\x04"]
-)
+@pytest.mark.parametrize("content", [b"", b"hello", b"1.0,2.0\n", b"\x89PNG\r\n\x1a\n", b"\x93NUM", b"\x80\x04K\x01."])
+def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.npy").write_bytes(content)
+    with pytest.raises(InputError, match=r"a.npy is no .npy or .npz file; write one with numpy.save or numpy.savez$"):
+        read(tmp_path / "a.npy", "x")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pipes among files")
+def test_a_pipe_is_read(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.arange(5))
+    os.mkfifo(tmp_path / "pipe")
+    writer = Thread(target=lambda: (tmp_path / "pipe").write_bytes((tmp_path / "a.npy").read_bytes()))
+    writer.start()
+    np.testing.assert_array_equal(read(tmp_path / "pipe", "x"), np.arange(5))
+    writer.join()
+
+
+@pytest.mark.parametrize("content", [b"\x93NUMPY", b"\x93NUMPY\x01\x00\x10\x00garbage garbage", b"PK\x03\x04"])
 def test_damaged_files_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.npy").write_bytes(content)
     with pytest.raises(InputError, match=r"a.npy is no .npy or .npz file that can be read without pickle"):
