@@ -238,8 +238,11 @@ def _watched(call: Callable[..., Any], declared: Sequence[str | None], xp: Names
             continue
         expected: Any = xp.onnx_dtype(value_types.code_of(value_type))
         if getattr(value, "dtype", None) != expected:
-            came = f"an array of {value.dtype}" if hasattr(value, "dtype") else conversion.what_is(value)
-            raise TypeError(f"it gave {came} as output {number}, which is {value_type}")
+            if hasattr(value, "dtype"):
+                came, remedy = f"an array of {value.dtype}", "give constants a dtype, or cast the result with xp.astype"
+            else:
+                came, remedy = conversion.what_is(value), "return an array, or a tuple with one for each output"
+            raise TypeError(f"it gave {came} as output {number}, which is {value_type}: {remedy}")
     return result
 
 

@@ -20,6 +20,7 @@ from onemodel.program import NodeInfo
 from onemodel.types import dtype_of, is_tensor, of_proto, of_schema, to_proto
 
 Option = defs.OpSchema.FormalParameterOption
+_MANY = 2**31 - 1  # what a schema gives for any number
 
 
 @cache
@@ -81,8 +82,7 @@ def check_node(
         ("outputs", outputs, schema.min_output, schema.max_output),
     ):
         if not least <= count <= most:
-            bounds = str(least) if least == most else f"{least} to {most}" if most < 2**31 - 1 else f"{least} or more"
-            raise ModelError(f"{info} has {count} {kind}; this version takes {bounds}")
+            raise ModelError(f"{info} has {count} {kind}; this version takes {_bounds(least, most)}")
     for formal, value in zip(expanded(schema.inputs, len(inputs)), inputs, strict=True):
         if formal.option != Option.Optional and value is None:
             raise ModelError(f"{info} lacks the input {formal.name!r}, which is required")
@@ -102,11 +102,14 @@ def check_entry(entry: Operator, info: NodeInfo, given: Sequence[str], inputs: S
     )
     if missing:
         raise ModelError(f"{info} lacks the attribute {', '.join(map(repr, missing))}, which is required")
-    count = len(inputs)
-    if count < entry.required or (entry.variadic is None and count > len(entry.inputs)):
-        raise ModelError(
-            f"{info} has {count} inputs; {entry.function.__qualname__} takes {entry.required} to {len(entry.inputs)}"
-        )
+    count, most = len(inputs), len(entry.inputs) if entry.variadic is None else _MANY
+    if not entry.required <= count <= most:
+        bounds = _bounds(entry.required, most)
+        raise ModelError(f"{info} has {count} inputs; {entry.function.__qualname__} takes {bounds}")
+
+
+def _bounds(least: int, most: int) -> str:
+    return str(least) if least == most else f"{least} to {most}" if most < _MANY else f"{least} or more"
 
 
 def check_types(schema: defs.OpSchema, info: NodeInfo, types: Sequence[str | None]) -> dict[str, str]:
@@ -176,7 +179,7 @@ def declared_types(
         except Exception as error:
             raise ModelError(f"{info}: the output types cannot be told: {type(error).__name__}: {error}") from error
     else:
-        by_name = dict(zip(entry.inputs, types, strict=False))
+        by_name = dict(zip((*entry.inputs, entry.variadic), types, strict=False))  # of a variadic input the first
         declared = [text if "(" in text else by_name.get(text) for text in entry.types or ()]
     return (declared + [None] * count)[:count]
 

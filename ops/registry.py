@@ -110,9 +110,9 @@ def operator(
         draws: for an operator with ``rng`` that does not always draw, a callable of the inputs (constants as NumPy
             arrays, None where omitted, ``...`` where only a run knows) and the attributes that says whether it may.
         types: the outputs' ONNX types, which the plan needs for what follows the node. A sequence names for each output
-            an input with the same type, or an ONNX type (``"tensor(float)"``); a callable gets the inputs' types (None
-            where unknown) and the attributes, and returns the types. Operators of ONNX leave it out: their schema
-            tells.
+            an input with the same type (its first value's, if it is variadic), or an ONNX type (``"tensor(float)"``);
+            a callable gets the inputs' types (None where unknown) and the attributes, and returns the types. Operators
+            of ONNX leave it out: their schema tells.
         bodies: for each subgraph attribute, a callable of the inputs' types and the attributes that returns the types
             of the subgraph's inputs.
         factors: for inputs that are factors of products, a callable of the input's shape and the attributes that
@@ -155,7 +155,7 @@ def operator(
         if isinstance(types, str):
             raise TypeError(f"types={types!r} of {name} is a text; it is a sequence with one entry per output")
         named = [] if types is None or callable(types) else [text for text in types if "(" not in text]
-        if strange := [text for text in named if text not in entry.inputs]:
+        if strange := [text for text in named if text not in (*entry.inputs, entry.variadic)]:
             raise ValueError(f"types={strange} of {name} names no input of {function.__qualname__}")
         if register:
             versions = _TABLE.setdefault(entry.key, {})

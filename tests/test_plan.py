@@ -639,8 +639,11 @@ def test_an_operator_cannot_write_into_its_inputs(mode: Any) -> None:
 @pytest.mark.parametrize(
     ("result", "message"),
     [
-        (lambda x: x.astype(np.float64), "it gave an array of float64 as output 1, which is tensor(float)"),
-        (lambda x: None, "it gave None as output 1, which is tensor(float)"),
+        (
+            lambda x: x.astype(np.float64),
+            "it gave an array of float64 as output 1, which is tensor(float): give constants a dtype, or cast",
+        ),
+        (lambda x: None, "it gave None as output 1, which is tensor(float): return an array"),
         (lambda x: 3.0, "it gave a float as output 1, which is tensor(float)"),
     ],
 )
@@ -649,6 +652,33 @@ def test_results_are_of_the_types_that_an_operator_declares(result: Any, message
     with pytest.raises(ExecutionError) as error:
         run(model, own("Odd", lambda x, /, *, xp: result(x), types=("x",)), x=X)
     assert message in str(error.value)
+
+
+def test_a_variadic_input_names_a_type() -> None:
+    model = graph_model(
+        [node("Join", ["x", "x"], ["h"], domain=DOMAIN), node("Neg", ["h"], ["y"])],
+        [("x", FLOAT, None)],
+        ["y"],
+        domains={DOMAIN: 1},
+    )
+    join = own("Join", lambda *parts, xp: xp.concat(parts), types=("parts",))
+    np.testing.assert_array_equal(run(model, join, x=X), -np.concatenate([X, X]))
+    with pytest.raises(ExecutionError, match=r"float64 as output 1, which is tensor\(float\)"):
+        run(model, own("Join", lambda *parts, xp: parts[0].astype(np.float64), types=("parts",)), x=X)
+
+
+@pytest.mark.parametrize(
+    ("function", "bounds"),
+    [
+        (lambda a, b, /, *, xp: a, "2"),
+        (lambda a, b, c=None, /, *, xp: a, "2 to 3"),
+        (lambda a, b, /, *more, xp: a, "2 or more"),
+    ],
+)
+def test_a_wrong_number_of_inputs_is_refused(function: Any, bounds: str) -> None:
+    model = graph_model([node("Odd", ["x"], ["y"], domain=DOMAIN)], [("x", FLOAT, None)], ["y"], domains={DOMAIN: 1})
+    with pytest.raises(ModelError, match=rf"has 1 inputs; .*<lambda> takes {bounds}$"):
+        run(model, own("Odd", function), x=X)
 
 
 def test_types_that_are_none() -> None:
