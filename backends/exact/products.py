@@ -250,8 +250,8 @@ def _tile_of_float64(a: Operand, b: Operand, out: Array) -> Array | None:
     xp = a.xp
     width = (53 - (a.terms - 1).bit_length()) // 2
     widely = a.ranges_widely[:, :, None] | b.ranges_widely[:, None, :]
-    # What underflows, in scaling and in products, is below that.
-    extra = xp.astype(widely, xp.float64) * (2.0**-1000 * a.terms)
+    # What underflows, in scaling, in products, and in the norms of slices' rests, is below that.
+    extra = xp.astype(widely, xp.float64) * (2.0**-500 * a.terms)
     some_widely = bool(xp.any(widely))
     is_open = _by_slices(a.scaled, b.scaled, (2, width), (2, width), out, extra if some_widely else None)
     if is_open is None:
@@ -262,8 +262,8 @@ def _tile_of_float64(a: Operand, b: Operand, out: Array) -> Array | None:
         sums.settle()
     exponents = a.exponents[:, :, None] + b.exponents[:, None, :]
     result = times_power(out, exponents, xp) + 0.0
-    # Of subnormal results the bits that fell off were rounded before.
-    open_ones = (is_open & widely) | ((xp.abs(result) < 2.0**-1022) & (out != 0))
+    # Of results that are subnormal, or rounded up from there, the bits that fell off were rounded before.
+    open_ones = (is_open & widely) | ((xp.abs(result) <= 2.0**-1022) & (out != 0))
     out[...] = result
     if bool(xp.any(open_ones)):
         stack, row, column = _places(open_ones, xp)

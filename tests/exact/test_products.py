@@ -80,6 +80,27 @@ def test_tiles_chunks_and_blocks_change_nothing(case: str, name: str, monkeypatc
         same_bits(_matmul(a, b), want)
 
 
+def test_products_of_float64_just_below_the_normal_numbers() -> None:
+    """The first of two roundings would end at 2**-1022, which is no subnormal number any more."""
+    for step in range(-9, 10):
+        a, b = np.array([[2.0**-511, step * 2.0**-577]]), np.array([[2.0**-511], [2.0**-500]])
+        same_bits(_matmul(a, b), product_of(a, b))
+        same_bits(_matmul(-a, b), product_of(-a, b))
+
+
+@pytest.mark.parametrize("power", [-300, -500, -512, -540, -700, -1000])
+def test_small_terms_of_float64_that_cancel_beside_a_large_number(power: int) -> None:
+    """The large number meets a zero, and decides alone which bits slices hold; squares of the others underflow."""
+    rng = np.random.default_rng(-power)
+    small = np.ldexp(rng.standard_normal((6, 8)), power)
+    a = np.concatenate([np.ones((6, 1)), small, small[:, ::-1]], axis=1)
+    b = rng.standard_normal((8, 5))
+    b = np.concatenate([np.zeros((1, 5)), b, -b[::-1]])
+    b[3] = np.nextafter(b[3], 2.0)
+    for x, y in ((a, b), (b.T, a.T), (a[:, [0, 1, -1]], b[[0, 1, -1]])):
+        same_bits(_matmul(x, y), product_of(x, y))
+
+
 def test_threads_and_batches_change_nothing() -> None:
     rng = np.random.default_rng(3)
     a, b = rng.standard_normal((300, 700)).astype(np.float32), rng.standard_normal((700, 310)).astype(np.float32)
