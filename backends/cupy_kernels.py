@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onemodel.backends import cupy_attention, cupy_indices, cupy_rows, cupy_windows
+from onemodel.backends import cupy_attention, cupy_indices, cupy_nvmath, cupy_rows, cupy_windows
 from onemodel.backends.base import Kernel, Namespace
 from onemodel.backends.cupy_narrow import moving
 
@@ -12,6 +12,7 @@ FAST: dict[tuple[str, str], Kernel] = {
     **cupy_rows.KERNELS,
     **cupy_windows.KERNELS,
     **cupy_attention.KERNELS,
+    **cupy_nvmath.KERNELS,
 }
 """Kernels of operators, by domain and name."""
 

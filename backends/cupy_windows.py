@@ -9,10 +9,10 @@ from typing import Any
 import cupy
 import numpy as np
 
-from onemodel.backends import cupy_gemm, cupy_launch
+from onemodel.backends import cupy_cudnn, cupy_gemm, cupy_launch
 from onemodel.backends.base import Array, Kernel
 from onemodel.backends.cupy_launch import TYPES, over_elements
-from onemodel.backends.cupy_run import row_major
+from onemodel.backends.cupy_run import chose, row_major
 from onemodel.backends.sliding import Sliding
 
 _FILE = "windows.cu"
@@ -62,7 +62,7 @@ def conv(
     strides: Sequence[int] | None = None,
     xp: Any,
 ) -> Array:
-    """Conv: depthwise by a kernel of its own, else as a product of the filters and the windows' columns."""
+    """Conv: depthwise by a kernel of its own, else by cuDNN, else as a product of filters and the windows' columns."""
     xp.check_filters(x, w, b, group, kernel_shape)
     windows: Sliding = xp.sliding(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
     if not _fits(x, windows) or w.dtype != x.dtype or 0 in w.shape:
@@ -74,7 +74,13 @@ def conv(
         b = None if b is None else row_major(b)
         arguments = (x, w, b, result, *_flat(windows), batch, channels, outputs // channels)
         over_elements(_FILE, _named("depthwise", x), result.size, arguments)
+        chose("depthwise, by a kernel of its own")
         return result
+    done = cupy_cudnn.conv(x, w, b, windows)
+    if not isinstance(done, str):
+        chose("by cuDNN")
+        return done
+    chose(f"by columns and a product: {done}")
     count, taps = math.prod(windows.positions), math.prod(windows.kernel)
     rows = channels // group * taps
     filters = cupy.reshape(w, (1, group, outputs // group, rows))

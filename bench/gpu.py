@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -98,8 +99,8 @@ def check_suite(clock: Clock, stand_in: bool, workers: int, only: int | None, ke
     return {"what": f"suite, {kernels} kernels", "passed": passed, "failed": failed, "not run": len(names) - done}
 
 
-def check_networks(stand_in: bool) -> Iterator[dict[str, Any]]:
-    """Small networks beside NumPy, and the transfers that they force."""
+def check_networks(stand_in: bool, graphs: bool) -> Iterator[dict[str, Any]]:
+    """Small networks beside NumPy, the transfers that they force, and with ``graphs`` their replays too."""
     import numpy as np
 
     import onemodel
@@ -112,14 +113,19 @@ def check_networks(stand_in: bool) -> Iterator[dict[str, Any]]:
     }
     with place(stand_in):
         for name, (proto, feeds) in made.items():
-            session = onemodel.Session(proto, backend="cupy")
-            (got,) = session.run(None, feeds)
+            session = onemodel.Session(proto, backend="cupy", graphs=graphs)
+            for _ in range(3 if graphs else 1):
+                (got,) = session.run(None, feeds)
             (want,) = onemodel.Session(proto, backend="numpy", mode="fast").run(None, feeds)
             reads = [str(t.node) for t in session.profile(feeds).transfers if t.direction == "to_host"]
             tolerance = 2e-2 if want.dtype == np.float16 else 1e-4
             difference = float(np.max(np.abs(got.astype(np.float64) - want.astype(np.float64))))
             same = bool(np.allclose(got, want, rtol=tolerance, atol=tolerance))
-            yield {"what": name, "passed": same and not reads, "largest difference": difference, "reads": reads}
+            row = {"what": name, "passed": same and not reads, "largest difference": difference, "reads": reads}
+            if graphs:
+                row["graph"] = session.graphs()[0].reason or "replayed"
+                row["passed"] = row["passed"] and row["graph"] == "replayed"
+            yield row
 
 
 # Times, by events on the device
@@ -182,6 +188,40 @@ def time_operators(clock: Clock, bounds: Mapping[str, float]) -> Iterator[dict[s
             taken = seconds_of(lambda s=session, f=feeds: s.run(None, f), clock)  # type: ignore[misc]
             share = 2 * x.nbytes / taken / bounds["copy"]
             yield {"what": f"{operator} {name} {rows} x {length}", "seconds": taken, "share of a copy": share}
+    yield from time_choices(clock, bounds)
+
+
+_CHOICES: Mapping[str, tuple[Sequence[tuple[int, ...]], Mapping[str, Any], int]] = {
+    "Conv": ([(32, 256, 56, 56), (256, 256, 3, 3), (256,)], {"pads": [1, 1, 1, 1]}, 2 * 32 * 56**2 * 256**2 * 9),
+    "Gemm": ([(4096, 4096), (4096, 4096), (4096,)], {}, 2 * 4096**3),
+    "Attention": ([(4, 16, 4096, 64)] * 3, {"is_causal": 1}, 4 * 4 * 16 * 4096**2 * 64 // 2),
+}
+"""Shapes of the inputs, attributes, and operations."""
+
+
+def time_choices(clock: Clock, bounds: Mapping[str, float]) -> Iterator[dict[str, Any]]:
+    """Operators that optional libraries compute, by these and without; and attention to a long prompt."""
+    import cupy
+    from onnx import helper
+
+    import onemodel
+    from tests.models_by_hand import graph_model
+
+    draw = partial(cupy.random.standard_normal, dtype=cupy.float32)
+    for name in ("float32", "float16"):
+        kind = "tensor(float)" if name == "float32" else "tensor(float16)"
+        for operator, (shapes, attributes, operations) in _CHOICES.items():
+            feeds = {f"x{i}": draw(shape).astype(name) for i, shape in enumerate(shapes)}
+            node = helper.make_node(operator, list(feeds), ["y"], **attributes)
+            proto = graph_model([node], [(key, kind, None) for key in feeds], ["y"], opset=23)
+            for kernels in ("native", "generic"):
+                session = onemodel.Session(proto, backend="cupy", outputs="backend", kernels=kernels)
+                way = "; ".join(choice.text for choice in session.profile(feeds).choices) or kernels
+                taken = seconds_of(lambda s=session, f=feeds: s.run(None, f), clock, 5)  # type: ignore[misc]
+                share = operations / taken / bounds[f"matmul {name}"]
+                yield {"what": f"{operator} {name}", "way": way, "seconds": taken, "share of a matmul": share}
+                if clock.left < 0:
+                    return
 
 
 def networks() -> dict[str, tuple[Callable[[], Any], Callable[[int], Mapping[str, Any]]]]:
@@ -199,7 +239,7 @@ def networks() -> dict[str, tuple[Callable[[], Any], Callable[[int], Mapping[str
     }
 
 
-def time_network(name: str, batch: int, half: bool, clock: Clock) -> dict[str, Any]:
+def time_network(name: str, batch: int, half: bool, clock: Clock, graphs: bool) -> dict[str, Any]:
     """One network beside torch in eager mode: seconds per run, and the largest relative difference."""
     import io
 
@@ -224,13 +264,25 @@ def time_network(name: str, batch: int, half: bool, clock: Clock) -> dict[str, A
         theirs = (made[0] if isinstance(made, tuple) else made).double().cpu().numpy()
         eager = seconds_of(lambda: module(*tensors), clock)
         own = seconds_of(lambda: session.run(None, fed), clock)
+        replayed = _replays(file.getvalue(), fed, clock) if graphs else {}
     difference = float(np.max(np.abs(ours - theirs)) / np.max(np.abs(theirs)))
     kind = "float16" if half else "float32"
-    return {"what": f"{name} {kind} batch {batch}", "seconds": own, "torch": eager, "relative difference": difference}
+    row = {"what": f"{name} {kind} batch {batch}", "seconds": own, "torch": eager, "relative difference": difference}
+    return row | replayed
 
 
-def time_networks(clock: Clock) -> Iterator[dict[str, Any]]:
-    """Each network in both sizes and types, as long as there is time."""
+def _replays(model: bytes, feeds: Mapping[str, Any], clock: Clock) -> dict[str, Any]:
+    """Seconds of a run that replays a CUDA graph, or why there is none."""
+    import onemodel
+
+    session = onemodel.Session(model, backend="cupy", outputs="backend", graphs=True)
+    taken = seconds_of(lambda: session.run(None, feeds), clock)
+    reason = session.graphs()[0].reason
+    return {"graph": reason[:200]} if reason else {"graph": taken}
+
+
+def time_networks(clock: Clock, graphs: bool) -> Iterator[dict[str, Any]]:
+    """Each network in both sizes and types, as long as there is time; with ``graphs`` replayed, too."""
     import torch
 
     stream = torch.cuda.current_stream()  # CuPy's events see torch's work where both use the default stream
@@ -242,7 +294,7 @@ def time_networks(clock: Clock) -> Iterator[dict[str, Any]]:
                     yield {"what": f"{name} batch {batch}", "not run": "no time left"}
                     continue
                 try:
-                    yield time_network(name, batch, half, clock)
+                    yield time_network(name, batch, half, clock, graphs)
                 except Exception as error:  # noqa: BLE001 - one network that fails must not cost the others
                     yield {"what": f"{name} batch {batch}", "error": f"{type(error).__name__}: {error}"[:500]}
 
@@ -292,6 +344,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="parity: the suite's manifest, and small networks")
     parser.add_argument("--time", action="store_true", help="speed, against torch and the device's own limits")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="for gpu.json and gpu.md")
+    parser.add_argument("--graphs", action="store_true", help="check and time replays of CUDA graphs, too")
     parser.add_argument("--stand-in", action="store_true", help="the checks without a GPU")
     parser.add_argument("--seconds", type=float, default=340, metavar="N", help="for all of it")
     parser.add_argument("--workers", type=int, default=min(8, os.cpu_count() or 1), metavar="N", help="for the suite")
@@ -306,7 +359,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results: dict[str, Any] = {"device": _device(options.stand_in), "checks": [], "operators": [], "networks": []}
     checks: Rows = results["checks"]
     if options.check:
-        for row in check_networks(options.stand_in):
+        for row in check_networks(options.stand_in, options.graphs):
             checks.append(row)
             write(options.out, results)
         for kernels in ("native", "generic"):
@@ -315,7 +368,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write(options.out, results)
     if options.time:
         results["limits"] = limits(clock)
-        for part, rows in (("operators", time_operators(clock, results["limits"])), ("networks", time_networks(clock))):
+        operators, timed = time_operators(clock, results["limits"]), time_networks(clock, options.graphs)
+        for part, rows in (("operators", operators), ("networks", timed)):
             for row in rows:
                 results[part].append(row)
                 write(options.out, results)

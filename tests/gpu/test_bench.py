@@ -15,7 +15,9 @@ from tests.gpu import cpu_kernels
 @pytest.mark.slow
 @pytest.mark.skipif(cpu_kernels.compiler() is None, reason="g++, which builds the kernels, is not there")
 def test_checks_run_on_the_stand_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert gpu.main(["--check", "--stand-in", "--out", str(tmp_path), "--cases", "20", "--workers", "1"]) == 0
+    assert (
+        gpu.main(["--check", "--stand-in", "--graphs", "--out", str(tmp_path), "--cases", "20", "--workers", "1"]) == 0
+    )
     results = json.loads((tmp_path / "gpu.json").read_text(encoding="utf-8"))
     assert [row["what"] for row in results["checks"]] == [
         "convolutional network",
@@ -25,6 +27,7 @@ def test_checks_run_on_the_stand_in(tmp_path: Path, capsys: pytest.CaptureFixtur
         "suite, generic kernels",
     ]
     assert all(row["passed"] for row in results["checks"])
+    assert [row.get("graph") for row in results["checks"]] == ["replayed"] * 3 + [None] * 2
     assert "| suite, native kernels |" in capsys.readouterr().out
 
 
