@@ -6,6 +6,7 @@ cuBLAS while a stream is captured (https://github.com/cupy/cupy/issues/6290), wh
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Callable
 from functools import cache
@@ -53,6 +54,10 @@ class Products:
         self._library = cupy_libraries.cublas()
         self._workspace = cupy.empty((_WORKSPACE,), np.uint8)
         self._handle = _cublas().create()
+        version = ctypes.c_int()
+        self._check(self._library.cublasGetVersion_v2(self._handle, ctypes.byref(version)))
+        if version.value != _cublas().getVersion(self._handle):
+            raise RuntimeError(f"two versions of cuBLAS are loaded, and CuPy does not use {version.value}")
         _cublas().setStream(self._handle, stream.ptr)
         self._check(self._library.cublasSetWorkspace_v2(self._handle, self._workspace.data.ptr, _WORKSPACE))
 

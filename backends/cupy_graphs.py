@@ -37,10 +37,18 @@ _MEMORY_TYPE = 2
 """CU_POINTER_ATTRIBUTE_MEMORY_TYPE."""
 
 
+_capturing = threading.Lock()
+"""One capture at a time: making one waits for the whole device in between, which spoils another."""
+
+
 class Graph(Captured):
     """A captured run."""
 
     def __init__(self, run: Run, inputs: Sequence[Any]) -> None:
+        with _capturing:
+            self._capture(run, inputs)
+
+    def _capture(self, run: Run, inputs: Sequence[Any]) -> None:
         caller = cupy.cuda.get_current_stream()
         if caller.is_capturing():
             raise NotCapturable("the caller captures its own stream")

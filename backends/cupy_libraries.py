@@ -21,6 +21,7 @@ def cublas() -> Any:
 
     library = ctypes.CDLL(load_nvidia_dynamic_lib("cublas").abs_path)
     library.cublasSetWorkspace_v2.argtypes = (_POINTER, _POINTER, _SIZE)
+    library.cublasGetVersion_v2.argtypes = (_POINTER, ctypes.POINTER(_INT))
     matrix = (_POINTER, _INT, _INT, _LONG)
     library.cublasGemmStridedBatchedEx.argtypes = (
         *(_POINTER, _INT, _INT, _INT, _INT, _INT, _POINTER, *matrix, *matrix, _POINTER, *matrix),

@@ -286,6 +286,11 @@ class Cublas:
     """Functions of cuBLAS itself, which may be captured."""
 
     @staticmethod
+    def cublasGetVersion_v2(handle: int, version: Any) -> int:  # noqa: N802
+        version._obj.value = 130000
+        return 0
+
+    @staticmethod
     def cublasSetWorkspace_v2(handle: int, pointer: int, size: int) -> int:  # noqa: N802
         return 0
 

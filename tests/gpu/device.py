@@ -155,6 +155,7 @@ def cuda_modules() -> dict[str, ModuleType]:
         gemmStridedBatchedEx=_refused_in_capture,
         create=lambda: 2,
         destroy=lambda handle: None,
+        getVersion=lambda handle: 130000,
         setStream=lambda handle, stream: capture.refuse_cublas(),
     )
     return modules

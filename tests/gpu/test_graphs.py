@@ -280,6 +280,17 @@ def test_the_driver_is_asked_for_each_node(monkeypatch: pytest.MonkeyPatch) -> N
         cupy_graphs.refuse_host_memory(graph)
 
 
+def test_two_versions_of_cublas_are_told(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib
+
+    monkeypatch.setattr(importlib.import_module("cupy_backends.cuda.libs.cublas"), "getVersion", lambda handle: 120000)
+    session = session_of(model("MatMul", [rows(), rows().T.copy()]))
+    results = [session.run(None, {"x0": rows(), "x1": rows().T.copy()})[0] for _ in range(3)]
+    assert all(np.array_equal(y, rows() @ rows().T) for y in results)
+    reason = "RuntimeError: two versions of cuBLAS are loaded, and CuPy does not use 130000"
+    assert session.graphs()[0].reason == reason
+
+
 def test_graphs_are_for_cupy_in_fast_mode() -> None:
     proto = model("Relu", [rows()])
     for options in ({}, {"mode": "fast"}, {"backend": "strict"}):
