@@ -26,6 +26,10 @@ _TYPES = {np.dtype(np.float32): "FLOAT", np.dtype(np.float16): "HALF", BFLOAT16:
 """The element types, as ``cudnn.data_type`` names them."""
 
 
+_WORKSPACE = 1 << 30
+"""Bytes that a plan may work in."""
+
+
 @dataclass(frozen=True)
 class _Plan:
     """A built graph, what it takes and gives, by name, and the bytes that it works in."""
@@ -104,6 +108,7 @@ def _planned(
         graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
         # Tensor cores round float32 to TF32.
         graph.deselect_numeric_notes([*unwanted, notes.TENSOR_CORE] if dtype == np.float32 else unwanted)
+        graph.deselect_workspace_greater_than(_WORKSPACE)
         graph.check_support()
         graph.build_plans()
     except (cudnn.cudnnGraphNotSupportedError, RuntimeError) as error:

@@ -158,6 +158,11 @@ class pygraph:  # noqa: N801 - cuDNN's name
         self.unwanted += notes
         return self
 
+    def deselect_workspace_greater_than(self, workspace_limit: int) -> Self:
+        assert self.steps[-1] == "create_execution_plans"
+        assert workspace_limit >= 256
+        return self
+
     def check_support(self) -> None:
         self._step("check_support")
         if why := pygraph.refuse(self):

@@ -18,6 +18,7 @@ CUDNN = [
     *("backend_version", "create_handle", "set_stream"),
     *(f"pygraph.{name}" for name in ("__init__", "tensor", "conv_fprop", "bias", "validate", "build_operation_graph")),
     *(f"pygraph.{name}" for name in ("create_execution_plans", "deselect_numeric_notes", "check_support")),
+    "pygraph.deselect_workspace_greater_than",
     *(f"pygraph.{name}" for name in ("build_plans", "get_workspace_size", "execute")),
     *(f"graph_types.Tensor.{name}" for name in ("set_output", "set_data_type", "set_dim", "set_stride")),
 ]

@@ -280,6 +280,17 @@ def test_the_driver_is_asked_for_each_node(monkeypatch: pytest.MonkeyPatch) -> N
         cupy_graphs.refuse_host_memory(graph)
 
 
+def test_the_drivers_structure_lies_as_cuda_h_has_it() -> None:
+    import ctypes
+
+    from onemodel.backends.cupy_libraries import Memcpy3D
+
+    places = {"srcMemoryType": 32, "srcHost": 40, "srcDevice": 48, "srcPitch": 72, "dstMemoryType": 120}
+    places |= {"dstDevice": 136, "WidthInBytes": 176}
+    assert {name: getattr(Memcpy3D, name).offset for name in places} == places
+    assert ctypes.sizeof(Memcpy3D) == 200
+
+
 def test_two_versions_of_cublas_are_told(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import importlib
 

@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 import onemodel
-from tests.gpu import cudnn_stand_in, library_table, nvmath_stand_in
+from tests.gpu import cpu_kernels, cudnn_stand_in, library_table, nvmath_stand_in
 from tests.ops.harness import model
+
+pytestmark = pytest.mark.skipif(cpu_kernels.compiler() is None, reason="g++, which builds the kernels, is not there")
 
 KINDS = [np.dtype(t) for t in (np.float32, np.float16, ml_dtypes.bfloat16)]
 
