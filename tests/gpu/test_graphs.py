@@ -14,6 +14,8 @@ from onnx import helper
 
 import onemodel
 from onemodel import graphs
+from tests.conformance.cases import load_cases
+from tests.conformance.manifest import read_manifest
 from tests.gpu import install, models, stand_in
 from tests.gpu.api_table import read_table
 from tests.models_by_hand import graph_model
@@ -360,3 +362,32 @@ def test_the_stand_in_refuses_what_a_capture_refuses(cupy: Any) -> None:
     gc.collect()
     with pytest.raises(AssertionError, match="memory that was let go"):
         graph.launch()
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal values up to what cuBLAS may round otherwise."""
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if not hasattr(one, "dtype") or one.dtype.kind == "O":
+        return bool(np.all(one == other))
+    if (one.dtype, one.shape) != (other.dtype, other.shape):
+        return False
+    bits = [np.atleast_1d(x).view(np.uint8) for x in (one, other)]
+    numbers = [x.astype(complex) for x in (one, other)]
+    close = np.allclose(numbers[0], numbers[1], rtol=1e-4, atol=1e-5, equal_nan=True)
+    return np.array_equal(*bits) or close
+
+
+@pytest.mark.slow
+def test_replays_of_the_official_suite_are_runs() -> None:
+    cases = load_cases(cached=True)
+    captured = 0
+    for name in read_manifest("cupy-fast")[::7]:
+        session = session_of(cases[name].model)
+        feeds = dict(cases[name].data_sets()[0].feeds)
+        first, *others = [session.run(None, feeds) for _ in range(3)]
+        state = session.graphs()[-1]
+        captured += state.replays == 2
+        if state.reason != "it draws random numbers without a seed":
+            assert all(same(first, other) for other in others), name
+    assert captured > 250
