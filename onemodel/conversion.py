@@ -60,8 +60,11 @@ def feed(what: str, declared: str | None, shape: Shape, given: Any, adopt: Calla
         elif array.dtype.newbyteorder("=") == expected:
             array = array.astype(expected, copy=False)
         else:
+            remedy = "use astype"
+            if expected.isbuiltin != 1 and array.dtype in (f"u{expected.itemsize}", f"V{expected.itemsize}"):
+                remedy = "use view if these are its bits, or astype if they are numbers"  # a type that NumPy lacks
             raise InputError(
-                f"{what} expects {declared}, dtype {expected.name}; got dtype {array.dtype.name}: use astype"
+                f"{what} expects {declared}, dtype {expected.name}; got dtype {array.dtype.name}: {remedy}"
             )
     if shape is not None:
         if array.ndim != len(shape):
@@ -94,7 +97,8 @@ def _to_numpy(what: str, declared: str | None, given: Any) -> np.ndarray[Any, An
             return read(given)
         except Exception as error:  # noqa: BLE001 - other libraries raise what they like
             failures.append(error)
-    raise InputError(f"{what}: {what_is(given)} cannot be read on the host: {failures[-1]}") from failures[-1]
+    message = f"{what}: {what_is(given)} cannot be read on the host, so pass a NumPy array: {failures[-1]}"
+    raise InputError(message) from failures[-1]
 
 
 def _mapping(what: str, declared: str, given: Mapping[Any, Any]) -> dict[Any, Any]:
