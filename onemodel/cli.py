@@ -277,9 +277,14 @@ def run(
     """Run MODEL once and show its outputs."""
     from onemodel.arrayfile import write_npz
     from onemodel.feeds import gather
+    from onemodel.record import inputs_path, write
     from onemodel.session import Session
     from onemodel.terminal import console, duration, preview, shape_of, size, table, type_of
 
+    written = [path for path in (output, record, None if record is None else inputs_path(record)) if path is not None]
+    if len({path.resolve() for path in (model, *written)}) <= len(written):
+        names = ", ".join(map(str, (model, *written)))
+        raise click.UsageError(f"one of these files would be written over another: {names}; give other names")
     start = time.perf_counter()
     with _busy("loading the model"):
         session = Session(model, backend=backend, mode=mode, threads=threads, seed=seed, outputs="numpy")
@@ -296,8 +301,6 @@ def run(
     if output is not None:
         write_npz(output, outputs)
     if record is not None:
-        from onemodel.record import inputs_path, write
-
         write(record, model, session, values, outputs, operators)
     if digest:
         click.echo(session.digest(outputs))
@@ -314,8 +317,8 @@ def run(
         f"mode: {session.mode}   backend: {session.backend}   "
         f"time: {duration(ended - began)} for the run, {duration(loaded - start)} to load"
     )
-    for path in (output, record, None if record is None else inputs_path(record)):
-        if path is not None and path.exists():
+    for path in written:
+        if path.exists():
             out.print(f"wrote {path} ({size(path.stat().st_size)})")
 
 

@@ -217,6 +217,17 @@ def test_a_fast_run_is_not_recorded(net: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "run.inputs.npz").exists()
 
 
+def test_nothing_is_written_over_the_model_or_the_inputs(net: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model.json"
+    model.write_bytes(net.read_bytes())
+    for output, record in (("run.inputs.npz", "run.json"), ("out.npz", "model.json")):
+        result = run("run", model, "-i", "random", "-o", tmp_path / output, "--record", tmp_path / record)
+        fails(result, "one of these files would be written over another: ", code=2)
+        assert not list(tmp_path.glob("*.npz"))
+        assert not (tmp_path / "run.json").exists()
+        assert model.read_bytes() == net.read_bytes()
+
+
 def test_a_record_is_json(net: Path, tmp_path: Path) -> None:
     fails(run("run", net, "-i", "random", "--record", "run.txt"), "does not end with .json", code=2)
     fails(run("run", net, "-i", "random", "--record", tmp_path / "no" / "run.json"), "there is no folder", code=2)
