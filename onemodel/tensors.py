@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import mmap
 import os
@@ -279,6 +280,8 @@ class ExternalData:
                 self._files[location] = _map(self.folder, _parts(location))
             except (OSError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) else error
+                if getattr(error, "errno", None) == errno.ELOOP:  # what O_NOFOLLOW gives
+                    reason = "it is a symbolic link"
                 raise ModelError(
                     f"{label} lies at {location!r}, which cannot be opened in the folder {self.folder!r}: {reason}; "
                     "it must be a regular file inside that folder, without symbolic or hard links; other data can be "

@@ -256,7 +256,7 @@ def test_locations_inside(location: str, folder: Path) -> None:
         ("data.bin/data.bin", "Not a directory"),
         ("none.bin", "No such file or directory"),
         ("x" * 5000, "File name too long"),
-        ("file-link", "symbolic link"),
+        ("file-link", "it is a symbolic link|through a symbolic link"),
         ("folder-link/data.bin", "symbolic link|Not a directory"),
         ("inner-link/data.bin", "symbolic link|Not a directory"),
         ("hard-link", "it has 2 hard links"),
@@ -296,7 +296,7 @@ def test_a_file_replaced_at_the_moment_it_is_opened(folder: Path, monkeypatch: p
         return original(path, flags, *args, **options)
 
     monkeypatch.setattr(os, "open", swap)
-    with pytest.raises(ModelError, match=r"replaced while it was opened|levels of symbolic links"):
+    with pytest.raises(ModelError, match=r"replaced while it was opened|it is a symbolic link"):
         load(model(), folder=folder)
 
 
