@@ -218,6 +218,6 @@ class _Arrays:
                 case ast.Attribute(value=value, attr=name) if name not in _READABLE and self.holds(value):
                     if not isinstance(value, (ast.List, ast.Tuple)):
                         yield f".{name} of arrays"
-                case ast.Call(func=ast.Name(id=name), args=args) if name in ("pow", "divmod"):
+                case ast.Call(func=ast.Name(id=name), args=args) if name in ("pow", "divmod", "float", "complex"):
                     if any(map(self.holds, args)):
                         yield f"{name}() of arrays"

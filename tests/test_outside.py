@@ -82,6 +82,10 @@ def by_floor(x: Any, /, *, xp: Any) -> Any:
     return divmod(rows, 2)[0] + rows // 2 + rows % 2 + pow(rows, 2)
 
 
+def by_number(x: Any, /, *, xp: Any) -> Any:
+    return x * xp.asarray(float(x[0, 0]) ** 0.3 + float(x.shape[0]), dtype=x.dtype)
+
+
 def by_helper(x: Any, /, *, xp: Any) -> Any:
     return _helper(x)
 
@@ -118,6 +122,7 @@ OUTSIDE = [
     (by_method, ".mean of arrays, .sum of arrays"),
     (by_power, "** of arrays"),
     (by_floor, "% of arrays, // of arrays, divmod() of arrays, pow() of arrays"),
+    (by_number, "float() of arrays"),
     (by_helper, "numpy.linalg"),
     (by_helper_with_xp, "** of arrays"),
     (by_table, "numpy.exp"),
