@@ -406,7 +406,8 @@ class _Builder:
     # Refusals
 
     def _unsupported(self, info: NodeInfo, schema: onnx.defs.OpSchema | None) -> None:
-        versions = sorted(registry.table().get((info.domain, info.op_type), {}))
+        key = (info.domain, info.op_type)
+        versions = sorted({*registry.table().get(key, {}), *self.planner.own.get(key, {})})
         if schema is not None and schema.deprecated:
             reason = f"ONNX removed it at opset {schema.since_version}"
         elif versions:

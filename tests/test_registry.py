@@ -54,6 +54,12 @@ def test_an_operator_not_there_yet_at_the_models_opset() -> None:
         onemodel.Session(_model("Late", 2))
 
 
+def test_a_sessions_own_operator_not_there_yet_at_the_models_opset() -> None:
+    later = onemodel.operator("Own", domain="my.domain", since=3, register=False)(lambda x, /, *, xp: x)
+    with pytest.raises(onemodel.UnsupportedOperatorError, match=r"my.domain::Own at opset 2\): known since opset 3"):
+        onemodel.Session(_model("Own", 2), operators=[later])
+
+
 def test_a_duplicate_since_is_an_error_unless_overridden() -> None:
     onemodel.operator("Twice", domain="my.domain", since=1)(lambda x, /, *, xp: x)
     with pytest.raises(ValueError, match=r"my.domain::Twice since opset 1 is already .*override=True"):
