@@ -113,6 +113,10 @@ class Backend(ABC):
     host_operators: frozenset[tuple[str, str]] = frozenset()
     """Domains and names of operators that would wait so often that they run on the host, with NumPy."""
 
+    def for_mode(self, mode: str) -> Backend:
+        """The backend of sessions in ``mode``, where its arrays are others in one mode than in the other."""
+        return self
+
     @abstractmethod
     def namespace(self, mode: str) -> Namespace:
         """The namespace that operators of a session in ``mode`` get as ``xp``; Unavailable where there is none."""
@@ -154,6 +158,10 @@ class Backend(ABC):
     def adopt(self, given: Any) -> Array | None:
         """A caller's array on the backend's device as one of the backend's, not copied; None for one elsewhere."""
         return None
+
+    def released(self, array: Array) -> Any:
+        """One of the backend's arrays as callers get it."""
+        return array
 
     def memory_of(self, array: Array) -> Any:
         """What two arrays have in common where they may share memory."""

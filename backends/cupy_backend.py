@@ -21,7 +21,6 @@ from onemodel.backends.base import (
     NamespaceCache,
     Pending,
     Transfer,
-    Unavailable,
     build_namespace,
 )
 from onemodel.backends.cupy_narrow import NarrowArray
@@ -48,15 +47,26 @@ class CupyBackend(Backend):
 
     def __init__(self, device: int | None = None) -> None:
         self._device = device
+        self._exact: Backend | None = None
         self._generic = NamespaceCache(
-            fast=lambda: build_namespace("cupy fast", library, cupy_fast.MEMBERS), exact=_refuse_exact
+            fast=lambda: build_namespace("cupy fast", library, cupy_fast.MEMBERS),
+            exact=lambda: self.for_mode("exact").namespace("exact"),
         )
         self._namespaces = NamespaceCache(
             fast=lambda: build_namespace(
                 "cupy fast", library, cupy_fast.MEMBERS | cupy_kernels.members(self._generic("fast"))
             ),
-            exact=_refuse_exact,
+            exact=lambda: self.for_mode("exact").namespace("exact"),
         )
+
+    def for_mode(self, mode: str) -> Backend:
+        if mode != "exact":
+            return self
+        from onemodel.backends.cupy_exact_backend import ExactCupyBackend
+
+        if self._exact is None:
+            self._exact = ExactCupyBackend(self._device)
+        return self._exact
 
     def namespace(self, mode: str) -> Namespace:
         return self._namespaces(mode)
@@ -125,11 +135,3 @@ class CupyBackend(Backend):
 
     def _on_device(self) -> Any:
         return cupy.cuda.Device(self._device)
-
-
-def _refuse_exact() -> Namespace:
-    raise Unavailable(
-        "exact mode on backend 'cupy' is not part of this version: CuPy compiles its kernels so that subnormal float32 "
-        "numbers become 0, and exact kernels of OneModel's own are not there yet. backend='numpy' computes exactly, "
-        "mode='fast' computes on the GPU"
-    )

@@ -45,13 +45,14 @@ def onnx_dtype(code: int) -> np.dtype[Any]:
 def asarray(library: Any, value: Any, dtype: Any = None, **options: Any) -> Any:
     """The standard's ``asarray``, narrow types included."""
     if isinstance(value, NarrowArray):
-        return value if dtype is None or value.dtype == dtype else convert(value, _code(dtype))
+        return value if dtype is None or value.dtype == dtype else convert(value, code_of(dtype))
     if isinstance(value, (np.ndarray, list, tuple)) or (dtype is not None and np.dtype(dtype) in DTYPES):
         return from_host(np.asarray(value, dtype))
     return library.asarray(value, dtype=dtype, **options)
 
 
-def _code(dtype: Any) -> int:
+def code_of(dtype: Any) -> int:
+    """ONNX's element type code for a dtype."""
     from onnx.helper import np_dtype_to_tensor_dtype
 
     return int(np_dtype_to_tensor_dtype(np.dtype(dtype)))
@@ -60,7 +61,7 @@ def _code(dtype: Any) -> int:
 def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
     """The standard's ``astype``, narrow types included."""
     if isinstance(x, NarrowArray) or np.dtype(dtype) in DTYPES:
-        return convert(x, _code(dtype), saturate=False)
+        return convert(x, code_of(dtype), saturate=False)
     return x.astype(dtype, copy=copy)
 
 

@@ -159,8 +159,8 @@ def join_complex(x: Array, /) -> Array:
 
 def split_complex(z: Array, /) -> Array:
     """See ``extension.split_complex``; a view."""
-    z = row_major(z)
-    return cupy.reshape(z.view(z.real.dtype), (*z.shape, 2))
+    flat = cupy.reshape(row_major(z), (-1,))
+    return cupy.reshape(flat.view(z.real.dtype), (*z.shape, 2))
 
 
 def bitcast(x: Array, dtype: Any, /) -> Array:

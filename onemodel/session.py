@@ -104,6 +104,7 @@ class Session:
         try:
             self._backend = get_backend(self.config.backend, self.config.device)
             self.mode = self.config.mode or self._backend.default_mode
+            self._backend = self._backend.for_mode(self.mode)
             self._check_arithmetic()
             if self.config.graphs and not (self._backend.has_graphs and self.mode == "fast"):
                 raise InputError(
@@ -223,7 +224,8 @@ class Session:
         def to_host(value: Any) -> Any:
             # The backend's own arrays of small types offer no protocol.
             bare = hasattr(value, "dtype") and not hasattr(value, "__dlpack__") and not hasattr(value, "__array__")
-            return backend.to_host(value) if bare or isinstance(value, backend.array_type) else value
+            own = value if bare or isinstance(value, backend.array_type) else backend.adopt(value)
+            return value if own is None else backend.to_host(own)
 
         values = {name: conversion.moved(value, to_host) for name, value in outputs.items()}
         return f"{self.mode}-{EXACT_REVISION}:{digest_of(values)}"
@@ -473,7 +475,7 @@ class Session:
             if backend.memory_of(array) in kept:
                 array = array.copy()
             kept.add(backend.memory_of(array))
-            return array
+            return backend.released(array)
 
         with backend.running():
             exported = [conversion.moved(result, own) for result in results]

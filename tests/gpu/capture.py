@@ -18,7 +18,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tests.gpu.device import CUDARuntimeError
+
+class CUDARuntimeError(RuntimeError):
+    """As CuPy raises it."""
+
 
 _UNSUPPORTED = "cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing"
 KERNEL, MEMCPY = 0, 1

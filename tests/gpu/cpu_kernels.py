@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -24,6 +25,8 @@ FLAGS = ("-x c++ -std=c++17 -O1 -ffp-contract=off -fno-fast-math -fwrapv -fno-st
 EXTRA_FLAGS: list[str] = os.environ.get("ONEMODEL_SHIM_FLAGS", "").split()
 """More of them; the tests with sanitizers run in a process of their own with these."""
 
+float32_forbidden = False
+"""Whether kernels of float32 that CuPy compiles are refused: it flushes subnormal numbers in them."""
 backwards = False
 """Whether the blocks of a grid run from the last to the first."""
 
@@ -103,6 +106,8 @@ def has_barriers(code: str, name: str) -> bool:
 class RawModule:
     """As ``cupy.RawModule``, for sources with ``name_expressions``."""
 
+    keeps_subnormals = False
+
     def __init__(
         self,
         code: str | None = None,
@@ -125,6 +130,8 @@ class RawModule:
     def get_function(self, name: str) -> Any:
         if name not in self._names:
             raise KeyError(f"{name} is not among the name_expressions")
+        if float32_forbidden and not self.keeps_subnormals and re.search(r"\b(float|bfloat16)\b", name):
+            raise RuntimeError(f"CuPy compiles {name}, which takes subnormal numbers for 0")
         function = getattr(build(self._source), f"kernel{self._names.index(name)}")
         fibers = has_barriers(self._code, name)
 
@@ -132,6 +139,70 @@ class RawModule:
             launch(function, grid, block, args, shared_mem, fibers=fibers)
 
         return launched(call)
+
+
+class Nvrtc:
+    """As ``cupy.cuda.nvrtc``: what it compiles stays source, together with the names that are wanted."""
+
+    NVRTCError = RuntimeError
+
+    def __init__(self) -> None:
+        self._programs: dict[int, dict[str, Any]] = {}
+
+    def functions(self) -> dict[str, Any]:
+        """The module's functions by name."""
+        return {name: getattr(self, name) for name in dir(self) if name[0] != "_" and name != "functions"}
+
+    @staticmethod
+    def getVersion() -> tuple[int, int]:  # noqa: N802 - NVRTC's names
+        return 13, 0
+
+    @staticmethod
+    def getSupportedArchs() -> tuple[int, ...]:  # noqa: N802
+        return 80, 90, 100
+
+    def createProgram(self, src: str, name: str, headers: Any, include_names: Any) -> int:  # noqa: N802
+        number = max(self._programs, default=0) + 1
+        self._programs[number] = {"source": src, "names": []}
+        return number
+
+    def addNameExpression(self, prog: int, name: str) -> None:  # noqa: N802
+        self._programs[prog]["names"].append(name)
+
+    def compileProgram(self, prog: int, options: Sequence[str]) -> None:  # noqa: N802
+        """Nothing; a kernel of exact mode must be compiled with what keeps IEEE 754."""
+        for name, value in {"ftz": "false", "fmad": "false", "prec-div": "true", "prec-sqrt": "true"}.items():
+            given = [option for option in options if option.lstrip("-").startswith(f"{name}=")]
+            if not given or not given[-1].endswith(f"={value}"):
+                raise AssertionError(f"{options} do not end with -{name}={value}")
+
+    def getCUBIN(self, prog: int) -> bytes:  # noqa: N802
+        return json.dumps(self._programs[prog]).encode()
+
+    def getPTX(self, prog: int) -> bytes:  # noqa: N802
+        return self.getCUBIN(prog)
+
+    def getLoweredName(self, prog: int, name: str) -> str:  # noqa: N802
+        return name
+
+    def getProgramLog(self, prog: int) -> str:  # noqa: N802
+        return ""
+
+    def destroyProgram(self, prog: int) -> None:  # noqa: N802
+        del self._programs[prog]
+
+
+class Module:
+    """As ``cupy.cuda.function.Module``, for what the stand-in's NVRTC gives."""
+
+    def load(self, cubin: bytes) -> None:
+        made = json.loads(cubin)
+        symbols = re.findall(r'extern "C" __global__ void (\w+)\(', made["source"])
+        self._raw = RawModule(made["source"], name_expressions=(*made["names"], *symbols))
+        self._raw.keeps_subnormals = True
+
+    def get_function(self, name: str) -> Any:
+        return self._raw.get_function(name)
 
 
 _C_TYPES: Mapping[str, str] = {

@@ -9,14 +9,13 @@ from typing import Any, Self
 import ml_dtypes
 import numpy as np
 
+from tests.gpu.capture import CUDARuntimeError
+from tests.gpu.cpu_kernels import Module, Nvrtc
+
 COUNT = 2
 """Devices that the stand-in has."""
 
 _current = [0]
-
-
-class CUDARuntimeError(RuntimeError):
-    """As CuPy raises it."""
 
 
 class Device:
@@ -120,6 +119,7 @@ def cuda_modules() -> dict[str, ModuleType]:
         "cupy.cuda.device",
         "cupy.cuda.runtime",
         "cupy.cuda.nvrtc",
+        "cupy.cuda.function",
         "cupy_backends",
         "cupy_backends.cuda",
         "cupy_backends.cuda.libs",
@@ -138,6 +138,7 @@ def cuda_modules() -> dict[str, ModuleType]:
         device=modules["cupy.cuda.device"],
         runtime=modules["cupy.cuda.runtime"],
         nvrtc=modules["cupy.cuda.nvrtc"],
+        function=modules["cupy.cuda.function"],
         get_current_stream=capture.current_stream,
         get_elapsed_time=lambda start, end: 0.0,
         get_cublas_handle=lambda: 1,
@@ -150,7 +151,8 @@ def cuda_modules() -> dict[str, ModuleType]:
         runtimeGetVersion=lambda: 13000,
         getDeviceProperties=lambda index: {"name": b"stand-in"},
     )
-    modules["cupy.cuda.nvrtc"].__dict__["getVersion"] = lambda: (13, 0)
+    modules["cupy.cuda.nvrtc"].__dict__.update(Nvrtc().functions())
+    modules["cupy.cuda.function"].__dict__["Module"] = Module
     modules["cupy_backends.cuda.libs.cublas"].__dict__.update(
         gemmStridedBatchedEx=_refused_in_capture,
         create=lambda: 2,

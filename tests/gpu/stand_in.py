@@ -2,8 +2,11 @@
 
 ``install.installed()`` puts it into ``sys.modules``; the real ``array_api_compat.cupy`` and OneModel's CuPy backend
 then run on it. It is as strict as the GPU: calls must bind to the real CuPy's signatures (``cupy_api.json``), host
-arrays do not mix with its own, types and loops that CuPy lacks raise, indices out of range wrap. What would wait for
-the device is noted in ``reads``, and refused within ``no_reads()``. CUDA kernels run on the CPU, see ``cpu_kernels``.
+arrays do not mix with its own, types and loops that CuPy lacks raise, indices out of range wrap, and what computes or
+compares float32 (bfloat16 too, which CuPy computes as float32) takes subnormal numbers for 0. What would wait for the
+device is noted in ``reads``, and refused within ``no_reads()``; what might flush is refused
+within ``no_float32()``.
+CUDA kernels run on the CPU, see ``cpu_kernels``.
 """
 
 from __future__ import annotations
@@ -30,6 +33,23 @@ KINDS = "?bhilqBHILQefdFD"
 reads: list[str] = []
 """What has waited for the device, in order."""
 _forbidden: list[bool] = [False]
+_float32_forbidden: list[bool] = [False]
+
+_FLUSHED = frozenset(map(np.dtype, (np.float32, np.complex64, ml_dtypes.bfloat16)))
+"""Types that CuPy's kernels compute in float32 where float32 can be subnormal: all but float16."""
+_MOVING = frozenset(
+    """
+    array asarray ascontiguousarray atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_to concatenate copyto
+    diagonal dstack empty empty_like expand_dims eye flip fliplr flipud full full_like hstack identity imag
+    may_share_memory meshgrid moveaxis ndim ones ones_like permute_dims pad ravel real repeat reshape roll rollaxis
+    shape size split squeeze stack swapaxes take take_along_axis tile transpose tril triu vstack where zeros zeros_like
+    lib.stride_tricks.as_strided concat matrix_transpose unstack
+    """.split()
+)
+"""Functions that move elements or make them, and look at none."""
+_MOVING_METHODS = frozenset(
+    "copy fill flatten get item ravel repeat reshape squeeze swapaxes take tolist transpose view".split()
+)
 
 _READING = frozenset("argwhere array_equal bincount compress extract flatnonzero histogram nonzero unique".split())
 """Functions whose results' shapes, or results, are read from the device."""
@@ -60,6 +80,42 @@ def no_reads() -> Iterator[None]:
         yield
     finally:
         _forbidden[0] = False
+
+
+@contextmanager
+def no_float32() -> Iterator[None]:
+    """Computing, comparing or converting float32 or bfloat16 in CuPy's own kernels is an error inside."""
+    before = _float32_forbidden[0]
+    _float32_forbidden[0] = cpu_kernels.float32_forbidden = True
+    try:
+        yield
+    finally:
+        _float32_forbidden[0] = cpu_kernels.float32_forbidden = before
+
+
+def flushed(value: Any, what: str) -> Any:
+    """NumPy's arrays in ``value`` as a kernel of CuPy's reads or writes them: subnormal float32 numbers are 0.
+
+    Raises:
+        RuntimeError: inside ``no_float32()``, for ``what``.
+    """
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return type(value)(flushed(item, what) for item in value)
+    if not isinstance(value, (np.ndarray, np.generic)) or value.dtype not in _FLUSHED:
+        return value
+    if _float32_forbidden[0]:
+        raise RuntimeError(f"CuPy's kernel for {what} takes subnormal {value.dtype} numbers for 0")
+    if value.dtype == np.complex64:
+        parts = np.array(value, copy=True).reshape(-1).view(np.float32)
+        parts[...] = flushed(parts, what)
+        return parts.view(np.complex64).reshape(value.shape)
+    bits: Any = np.uint32 if value.dtype == np.float32 else np.uint16
+    exponents = 0x7F800000 if value.dtype == np.float32 else 0x7F80
+    words: Any = np.atleast_1d(np.ascontiguousarray(value)).view(bits)
+    if (words & bits(exponents)).all():
+        return value
+    kept = np.where(words & bits(exponents), words, words & bits(1 << (8 * words.itemsize - 1)))
+    return kept.view(value.dtype).reshape(value.shape)
 
 
 def checked_dtype(dtype: Any) -> np.dtype[Any]:
@@ -148,7 +204,10 @@ class ndarray:  # noqa: N801 - CuPy's name
         for part in _parts(key):
             if isinstance(part, ndarray) and not _is_mask(part) and np.unique(part.host).size != part.host.size:
                 raise AssertionError("which of several values assigned to one place stays is undefined on the device")
-        self.host[_wrapped(key, self.host.shape)] = unpack(value)
+        given = unpack(value)
+        if isinstance(given, np.ndarray) and given.dtype != self.host.dtype:
+            given = cast(given, self.host.dtype)
+        self.host[_wrapped(key, self.host.shape)] = given
 
     def __bool__(self) -> bool:
         return bool(self._read("bool"))
@@ -235,6 +294,18 @@ def _wrapped(key: Any, shape: tuple[int, ...]) -> Any:
 def cast(array: np.ndarray[Any, Any], dtype: Any) -> np.ndarray[Any, Any]:
     """As the device casts: floats saturate to 32 or 64 bits, then drop bits; float64 goes to float16 by float32."""
     dtype = checked_dtype(dtype)
+    if array.dtype != dtype and not _flushes_nothing(array.dtype, dtype):
+        return np.asarray(flushed(_cast(flushed(array, f"a cast to {dtype}"), dtype), f"a cast from {array.dtype}"))
+    return _cast(array, dtype)
+
+
+def _flushes_nothing(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
+    """Whether a cast flushes nothing: integers are no subnormal numbers, and bfloat16 is the upper half of float32."""
+    exact = source.kind in "biu" or {source, target} == {np.dtype(np.float32), BFLOAT16}
+    return exact and not _float32_forbidden[0]
+
+
+def _cast(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     if array.dtype == np.float64 and dtype.itemsize == 2 and dtype.kind in "fV":
         array = array.astype(np.float32)
     if array.dtype.kind not in "fV" or dtype.kind not in "iu":
@@ -262,7 +333,8 @@ def _method(array: ndarray, name: str, args: tuple[Any, ...], options: dict[str,
         return ndarray(array.host.copy())
     if name == "view":
         return ndarray(array.host.view(*args, **options))
-    result = getattr(array.host, name)(*unpack(args), **{key: unpack(value) for key, value in options.items()})
+    host = array.host if name in _MOVING_METHODS else flushed(array.host, name)
+    result = getattr(host, name)(*unpack(args), **{key: unpack(value) for key, value in options.items()})
     return result if name in ("item", "tolist") else pack(result)
 
 
@@ -288,9 +360,9 @@ def _ufunc(name: str, function: np.ufunc) -> Callable[..., Any]:
             raise TypeError(f"Wrong number of arguments for {name!r}")
         if strange := set(options) - {"out", "dtype", "casting"}:
             raise TypeError(f"Wrong arguments {sorted(strange)}")
-        arrays = unpack(args)
+        arrays = flushed(unpack(args), name)
         check(tuple(_kind(value) for value in arrays[:inputs]))
-        return pack(function(*arrays, **{key: unpack(value) for key, value in options.items()}))
+        return pack(flushed(function(*arrays, **{key: unpack(value) for key, value in options.items()}), name))
 
     call.__name__ = name
     return launched(call)
@@ -319,8 +391,10 @@ def _function(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             refuse_cublas()
         if special is not None:
             return special(*args, **options)
-        arrays = unpack(args, host=host)
-        return pack(function(*arrays, **{key: unpack(value, host=host) for key, value in options.items()}))
+        arrays, named = unpack(args, host=host), {key: unpack(value, host=host) for key, value in options.items()}
+        if name not in _MOVING and name not in _PLAIN:
+            return pack(flushed(function(*flushed(arrays, name), **named), name))
+        return pack(function(*arrays, **named))
 
     call.__name__ = name
     made = launched(call)
@@ -332,6 +406,9 @@ def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
     if x is None:
         read("where")
         return pack(np.where(unpack(condition)))
+    kinds = {value.dtype for value in (x, y) if isinstance(value, ndarray)}
+    if len(kinds) > 1 or (len(kinds) == 1 and BFLOAT16 in kinds):
+        x, y = (flushed(unpack(value), "where of two types") for value in (x, y))
     result = np.where(unpack(condition), unpack(x), unpack(y))
     return ndarray(result.astype(np.float32) if result.dtype == BFLOAT16 else np.asarray(result))
 
@@ -357,9 +434,16 @@ def _sorting(function: Callable[..., Any]) -> Callable[..., Any]:
             raise TypeError("Sort is not supported for dtype bfloat16")
         if kind not in (None, "stable"):
             raise ValueError(f"kind {kind!r} is not supported")
-        return pack(function(unpack(a), axis=axis, kind="stable"))
+        return pack(function(_ordered(unpack(a), function.__name__), axis=axis, kind="stable"))
 
     return call
+
+
+def _ordered(array: np.ndarray[Any, Any], what: str) -> np.ndarray[Any, Any]:
+    """Sorting is compiled with CuPy itself, and without flushing; exact mode does not rely on it."""
+    if _float32_forbidden[0]:
+        flushed(array, what)
+    return array
 
 
 def _asarray(a: Any, dtype: Any = None, order: Any = None, **options: Any) -> Any:
@@ -384,7 +468,7 @@ def _array(obj: Any, dtype: Any = None, copy: Any = True, order: Any = None, **o
     if isinstance(obj, ndarray):
         if not copy and (dtype is None or obj.dtype == np.dtype(dtype)):
             return obj
-        return ndarray(obj.host.astype(dtype or obj.host.dtype))
+        return ndarray(cast(obj.host, dtype or obj.host.dtype))
     if isinstance(obj, (list, tuple)) and any(isinstance(item, ndarray) for item in obj):
         return ndarray(np.stack([unpack(item) for item in obj]).astype(dtype or obj[0].dtype))
     made = np.array(obj, dtype=None if dtype is None else checked_dtype(dtype))
@@ -402,7 +486,7 @@ def _full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C") -> A
 
 
 def _matmul(*args: Any, **options: Any) -> Any:
-    a, b = unpack(args[:2])
+    a, b = (_ordered(x, "matmul") for x in unpack(args[:2]))  # cuBLAS flushes nothing either
     if a.dtype.kind in "fcV":
         refuse_cublas()
     if BFLOAT16 in (a.dtype, b.dtype):

@@ -13,7 +13,7 @@ from onnx import helper
 
 import onemodel
 from onemodel.backends import get_backend
-from tests.gpu import device, models, stand_in
+from tests.gpu import capture, models, stand_in
 from tests.models_by_hand import graph_model, subgraph
 from tests.ops.harness import model
 
@@ -40,7 +40,7 @@ class TestErrors:
 
     def test_no_driver(self, cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         def count() -> int:
-            raise device.CUDARuntimeError("cudaErrorInsufficientDriver: CUDA driver version is insufficient")
+            raise capture.CUDARuntimeError("cudaErrorInsufficientDriver: CUDA driver version is insufficient")
 
         monkeypatch.setattr(cupy, "is_available", lambda: False)
         monkeypatch.setattr(cupy.cuda.runtime, "getDeviceCount", count)
@@ -65,8 +65,9 @@ class TestErrors:
     def test_no_such_index(self, cupy: Any) -> None:
         self.refused("has no device 7; there is devices 0 to 1", device=7)
 
-    def test_exact_mode(self, cupy: Any) -> None:
-        self.refused("exact mode on backend 'cupy' is not part of this version", mode="exact")
+    def test_emulated_products(self, cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("CUBLAS_EMULATE_DOUBLE_PRECISION", "1")
+        self.refused("CUBLAS_EMULATE_DOUBLE_PRECISION is set, so that it may emulate them: unset it", mode="exact")
 
 
 class TestFeedsAndOutputs:

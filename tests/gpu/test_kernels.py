@@ -28,7 +28,8 @@ from tests.gpu import cpu_kernels
 pytestmark = pytest.mark.skipif(cpu_kernels.compiler() is None, reason="g++, which builds the kernels, is not there")
 
 Array = np.ndarray[Any, Any]
-SOURCES = sorted((Path(backends.__file__).parent / "cuda").glob("*.cu"))
+SOURCES = sorted(path for path in (Path(backends.__file__).parent / "cuda").glob("*.cu") if path.stem != "exact")
+"""Fast mode's; exact.cu has tests of its own."""
 FLOATS = [np.dtype(t) for t in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16)]
 BLOCK = 256
 
@@ -444,10 +445,8 @@ def test_kernels_compile_for_gpus(arch: str, cupy: Any, request: pytest.FixtureR
         assert int(done.stdout.split()[1]) == len(names)
 
 
-@pytest.mark.slow
-def test_kernels_are_clean_under_sanitizers(root: Path, request: pytest.FixtureRequest) -> None:
-    if request.node.callspec.params["order"]:
-        return
+def under_sanitizers(root: Path, file: str, chosen: str) -> None:
+    """Run the tests of a file in a process of its own, whose kernels are built with sanitizers."""
     library = subprocess.run(["g++", "-print-file-name=libasan.so"], capture_output=True, text=True).stdout.strip()
     if not Path(library).is_absolute():
         pytest.skip("g++ has no libasan")
@@ -458,8 +457,14 @@ def test_kernels_are_clean_under_sanitizers(root: Path, request: pytest.FixtureR
         "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
         "ONEMODEL_SHIM_FLAGS": "-g -fsanitize=address,undefined -fno-sanitize-recover=undefined",
     }
-    chosen = ["-m", "not slow", "-k", "forwards", __file__]
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *chosen]
+    options = ["-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", "-k", chosen]
+    command = [sys.executable, "-m", "pytest", *options, file]
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, (done.stdout[-3000:], done.stderr[-3000:])
     assert " passed" in done.stdout
+
+
+@pytest.mark.slow
+def test_kernels_are_clean_under_sanitizers(root: Path, request: pytest.FixtureRequest) -> None:
+    if not request.node.callspec.params["order"]:
+        under_sanitizers(root, __file__, "forwards")

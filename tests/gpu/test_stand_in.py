@@ -84,3 +84,47 @@ def test_it_computes_as_the_device_does(cupy: Any) -> None:
         x[twice] = cupy.asarray(np.zeros(2, np.float32))
     odd = np.array([1 + 2**-11 + 2**-40])
     assert cupy.asarray(odd).astype(np.float16).get() != odd.astype(np.float16)
+
+
+def test_it_flushes_subnormal_numbers_as_the_device_does(cupy: Any) -> None:
+    least = np.array([1e-45, -1e-39, 1.0], np.float32)
+    x = cupy.asarray(least)
+    assert (x + x).get().tolist() == [0, 0, 2]
+    assert np.signbit((x * 1).get()).tolist() == [False, True, False]
+    assert (x > 0).get().tolist() == [False, False, True]
+    assert x.astype(np.float64).get().tolist() == [0, 0, 1]
+    assert cupy.asarray(np.array([1e-40])).astype(np.float32).get().tolist() == [0]
+    assert cupy.max(x[:2]).get().tolist() == 0
+    assert cupy.any(x[:2]).get().tolist() is False
+    assert cupy.negative(x.astype(np.complex64)).get()[0] == 0
+    kept = cupy.where(x == 1, x, x[::-1][::-1])
+    assert cupy.concatenate([kept, x])[:3].get().tolist() == least.tolist()
+    wide = cupy.asarray(least.astype(np.float64))
+    assert (wide * 1).get().tolist() == least.tolist()
+
+
+def test_what_may_flush_is_refused(cupy: Any) -> None:
+    x = cupy.asarray(np.ones((2, 3), np.float32))
+    half = x.astype(np.float16)
+    calls: list[Any] = [
+        lambda: x + x,
+        lambda: x > 0,
+        lambda: -x,
+        lambda: x.astype(np.float64),
+        lambda: cupy.sum(x),
+        lambda: cupy.argmax(x, axis=0),
+        lambda: cupy.any(x),
+        lambda: cupy.sort(x),
+        lambda: cupy.searchsorted(x[0], x[1]),
+        lambda: cupy.matmul(x, x.T),
+        lambda: x.sum(),
+        lambda: cupy.isnan(x),
+    ]
+    for call in calls:
+        call()
+        with stand_in.no_float32(), pytest.raises(RuntimeError, match="takes subnormal float32 numbers for 0"):
+            call()
+    with stand_in.no_float32():
+        assert cupy.concatenate([x, x[:, ::-1]]).shape == (4, 3)
+        assert (half + half).dtype == np.float16
+        assert cupy.where(cupy.asarray(True), x, x).dtype == np.float32

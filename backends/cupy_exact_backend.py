@@ -1,0 +1,87 @@
+"""Exact mode on CuPy: the same bits as on NumPy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import array_api_compat.cupy as library
+import cupy
+import numpy as np
+
+from onemodel.backends import cupy_exact, cupy_exact_programs
+from onemodel.backends.base import Array, Kernel, Namespace, NamespaceCache, Unavailable
+from onemodel.backends.cupy_backend import CupyBackend
+from onemodel.backends.cupy_exact_array import ExactArray, to_host
+from onemodel.backends.cupy_narrow import NarrowArray
+from onemodel.backends.exact import exact_namespace
+
+_EMULATION = "CUBLAS_EMULATE_DOUBLE_PRECISION"
+
+
+class ExactCupyBackend(CupyBackend):
+    """CuPy's arrays on one GPU, computed with by kernels of OneModel's own; see ``cupy_exact_array``."""
+
+    default_mode = "exact"
+    array_type = ExactArray
+
+    def __init__(self, device: int | None = None) -> None:
+        super().__init__(device)
+        self._namespaces = NamespaceCache(exact=self._made)
+
+    def _made(self) -> Namespace:
+        refuse_emulation()
+        with self._on_device():
+            namespace = exact_namespace("cupy exact", library, cupy_exact.MEMBERS)
+        namespace.__dict__["one_nan"] = cupy_exact.one_nan
+        return namespace
+
+    def namespace(self, mode: str) -> Namespace:
+        return self._namespaces(mode)
+
+    def generic_namespace(self, mode: str) -> Namespace:
+        return self._namespaces(mode)
+
+    def kernels(self, mode: str) -> Mapping[tuple[str, str], Kernel]:
+        return {}
+
+    def program(self, function: Callable[..., Any]) -> Kernel | None:
+        return cupy_exact_programs.kernel_of(function)
+
+    def from_host(self, array: np.ndarray[Any, Any]) -> Array:
+        with self._on_device():
+            return cupy_exact.from_host(array)
+
+    def to_host(self, array: Array) -> np.ndarray[Any, Any]:
+        with self._on_device():
+            return to_host(array)
+
+    def normalise(self, value: Any) -> Any:
+        if value is None or isinstance(value, (ExactArray, NarrowArray, np.ndarray, dict)):
+            return value
+        if isinstance(value, list):
+            return [self.normalise(item) for item in value]
+        if isinstance(value, cupy.ndarray):
+            return ExactArray(value)
+        return np.asarray(value) if isinstance(value, np.generic) else cupy_exact.asarray(value)
+
+    def adopt(self, given: Any) -> Array | None:
+        array = super().adopt(given)
+        return None if array is None else ExactArray(array)
+
+    def released(self, array: Array) -> Any:
+        return array.array if isinstance(array, ExactArray) else array
+
+
+def refuse_emulation() -> None:
+    """Exact products rest on the error bound of float64 arithmetic, which cuBLAS's emulation of it does not promise.
+
+    Raises:
+        Unavailable: it is turned on.
+    """
+    if os.environ.get(_EMULATION, "0") not in ("", "0"):
+        raise Unavailable(
+            f"exact mode on backend 'cupy' needs cuBLAS's float64 products, but {_EMULATION} is set, so that it may "
+            'emulate them: unset it, or use mode="fast"'
+        )

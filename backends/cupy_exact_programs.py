@@ -1,0 +1,57 @@
+"""Exact mode's programs as one CUDA kernel each: elementary functions, and whole elementwise operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import cupy
+
+from onemodel.backends.base import Array, Kernel
+from onemodel.backends.cupy_exact_array import ExactArray
+from onemodel.backends.cupy_exact_launch import loaded
+from onemodel.backends.cupy_launch import BLOCK, blocks_for, typed
+from onemodel.backends.cupy_run import row_major
+from onemodel.backends.exact.program import Program
+from onemodel.backends.exact.source import cuda_source
+from onemodel.backends.exact.symbolic import FLOATS, traced
+
+
+@cache
+def _source(program: Program) -> str:
+    return cuda_source(program, "program")
+
+
+def run(program: Program, *arrays: Array) -> Array:
+    """The result for arrays of one shape."""
+    result = cupy.empty(arrays[0].shape, program.dtypes[-1])
+    if result.size:
+        kernel = loaded(_source(program), (), ("program",))["program"]
+        arguments = (*map(row_major, arrays), result, result.size)
+        kernel((blocks_for(result.size),), (BLOCK,), typed(arguments))
+    return result
+
+
+@cache
+def _traced(function: Callable[..., Any], dtypes: tuple[str, ...], attributes: Any) -> Program | None:
+    """None for what is a single step, which there is a kernel for."""
+    program = traced(function, dtypes, dict(attributes))
+    return None if program is None or len(program.instructions) < 2 else program
+
+
+def _run(function: Callable[..., Any], /, *arrays: Any, xp: Any, **attributes: Any) -> Any:
+    """The operator on arrays of one shape."""
+    if any(not isinstance(x, ExactArray) or x.shape != arrays[0].shape for x in arrays):
+        return NotImplemented
+    try:
+        program = _traced(function, tuple(x.dtype.name for x in arrays), tuple(attributes.items()))
+    except TypeError:  # an attribute that is a list
+        return NotImplemented
+    return NotImplemented if program is None else ExactArray(run(program, *(x.array for x in arrays)))
+
+
+@cache
+def kernel_of(function: Callable[..., Any]) -> Kernel:
+    """See ``Backend.program``."""
+    return Kernel(partial(_run, function), 0, FLOATS, partial=True)
