@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,6 +19,9 @@ from onemodel.backends.cupy_narrow import NarrowArray
 from onemodel.backends.exact import exact_namespace
 
 _EMULATION = "CUBLAS_EMULATE_DOUBLE_PRECISION"
+_CUBLAS = "cupy_backends.cuda.libs.cublas"
+_EMULATED_FIXEDPOINT = 8
+"""cublasMath_t: CUBLAS_FP64_EMULATED_FIXEDPOINT_MATH."""
 
 
 class ExactCupyBackend(CupyBackend):
@@ -31,8 +35,8 @@ class ExactCupyBackend(CupyBackend):
         self._namespaces = NamespaceCache(exact=self._made)
 
     def _made(self) -> Namespace:
-        refuse_emulation()
         with self._on_device():
+            refuse_emulation()
             namespace = exact_namespace("cupy exact", library, cupy_exact.MEMBERS)
         namespace.__dict__["one_nan"] = cupy_exact.one_nan
         return namespace
@@ -78,10 +82,14 @@ def refuse_emulation() -> None:
     """Exact products rest on the error bound of float64 arithmetic, which cuBLAS's emulation of it does not promise.
 
     Raises:
-        Unavailable: it is turned on.
+        Unavailable: it is turned on, for the process or for CuPy's handle.
     """
     if os.environ.get(_EMULATION, "0") not in ("", "0"):
-        raise Unavailable(
-            f"exact mode on backend 'cupy' needs cuBLAS's float64 products, but {_EMULATION} is set, so that it may "
-            'emulate them: unset it, or use mode="fast"'
-        )
+        problem = f"{_EMULATION} is set, so that it may emulate them: unset it"
+    elif importlib.import_module(_CUBLAS).getMathMode(cupy.cuda.device.get_cublas_handle()) & _EMULATED_FIXEDPOINT:
+        problem = "CuPy's handle is set to emulate them: set its math mode back"
+    else:
+        return
+    raise Unavailable(
+        f"exact mode on backend 'cupy' needs cuBLAS's float64 products, but {problem}, or use mode=\"fast\""
+    )

@@ -20,6 +20,7 @@ NAMESPACES: Mapping[str, Mapping[str, Any]] = {
     "numpy-exact": {"backend": "numpy", "mode": "exact"},
     "strict-fast": {"backend": "strict", "mode": "fast"},
     "cupy-fast": {"backend": "cupy", "mode": "fast"},
+    "cupy-exact": {"backend": "cupy", "mode": "exact"},
 }
 """Namespace to the options of ``onemodel.onnx_backend.make_backend``."""
 PEERS = ("onnx-reference", "onnxruntime")

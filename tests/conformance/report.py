@@ -80,6 +80,7 @@ NAMESPACE_NOTES = {
     "numpy-exact": "NumPy in exact mode",
     "strict-fast": "array-api-strict in fast mode, which has nothing but the Array API standard",
     "cupy-fast": "CuPy in fast mode, on a stand-in for CuPy over NumPy (`tests/gpu`), not on a GPU",
+    "cupy-exact": "CuPy in exact mode, on the same stand-in",
 }
 
 UNREACHABLE_NOTE = """\

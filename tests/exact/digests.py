@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ import onemodel
 from onemodel.digest import digest_of
 from tests.exact.digest_cases import DigestCase, drawn, drawn_names, operators, wide
 from tests.exact.patterns import Patterns
+from tests.gpu.install import where_cupy_is
 from tests.models.fetch import Unreachable
 from tests.ops import harness
 
@@ -173,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--update", action="store_true", help="write the file")
     parser.add_argument("--no-models", action="store_true", help="leave the whole models out")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="every Nth case alone")
-    parser.add_argument("--backend", default="numpy")
+    parser.add_argument("--backend", default="numpy", help="cupy runs on its stand-in where there is no GPU")
     parser.add_argument("--threads", type=int, metavar="N", help="BLAS threads of the sessions")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="threads that run cases, in another order")
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON, for the matrix")
@@ -190,7 +191,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cases = [case for case in cases if case.name.startswith(tuple(options.names))]
     cases = cases[:: options.every]
     sessions = {"backend": options.backend, "threads": options.threads}
-    counts, differences = compare(cases, expected, options.workers, **sessions)
+    with where_cupy_is() if options.backend == "cupy" else nullcontext():
+        counts, differences = compare(cases, expected, options.workers, **sessions)
     if options.json:
         found = {"counts": counts, "differences": [vars(each) for each in differences], "where": where()}
         print(json.dumps(found | ({"fast": dict(_fast(cases))} if options.fast else {})))

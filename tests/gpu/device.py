@@ -155,6 +155,7 @@ def cuda_modules() -> dict[str, ModuleType]:
     modules["cupy.cuda.function"].__dict__["Module"] = Module
     modules["cupy_backends.cuda.libs.cublas"].__dict__.update(
         gemmStridedBatchedEx=_refused_in_capture,
+        getMathMode=lambda handle: 0,
         create=lambda: 2,
         destroy=lambda handle: None,
         getVersion=lambda handle: 130000,

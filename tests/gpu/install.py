@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import ModuleType
+from typing import Any
 
 from tests.gpu import cpu_kernels
 from tests.gpu.capture import Cublas, Driver
@@ -42,6 +43,15 @@ def installed() -> Iterator[ModuleType]:
         yield sys.modules["cupy"]
     finally:
         _kept.update(swap(before))
+
+
+def where_cupy_is() -> AbstractContextManager[Any]:
+    """The real CuPy where it has a GPU, else the stand-in."""
+    try:
+        import cupy
+    except ImportError:
+        return installed()
+    return nullcontext() if cupy.is_available() else installed()
 
 
 _kept: dict[str, ModuleType] = {}

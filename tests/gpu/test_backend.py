@@ -68,6 +68,9 @@ class TestErrors:
     def test_emulated_products(self, cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("CUBLAS_EMULATE_DOUBLE_PRECISION", "1")
         self.refused("CUBLAS_EMULATE_DOUBLE_PRECISION is set, so that it may emulate them: unset it", mode="exact")
+        monkeypatch.setenv("CUBLAS_EMULATE_DOUBLE_PRECISION", "0")
+        monkeypatch.setattr(sys.modules["cupy_backends.cuda.libs.cublas"], "getMathMode", lambda handle: 8)
+        self.refused("CuPy's handle is set to emulate them", mode="exact")
 
 
 class TestFeedsAndOutputs:

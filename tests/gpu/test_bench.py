@@ -23,6 +23,7 @@ def test_checks_run_on_the_stand_in(tmp_path: Path, capsys: pytest.CaptureFixtur
         "convolutional network",
         "transformer",
         "transformer, float16",
+        "exact digests",
         "suite, native kernels",
         "suite, generic kernels",
     ]
