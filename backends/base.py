@@ -44,6 +44,9 @@ class Unavailable(Exception):
 class Namespace:
     """The functions and dtypes that operators may use: the Array API standard and ``extension``'s functions."""
 
+    block_scale = 1
+    """How many times as many elements exact mode takes at a time as suit a CPU's cache."""
+
     def __init__(self, label: str, members: Mapping[str, Any]) -> None:
         self.__dict__.update(members)
         self.label = label

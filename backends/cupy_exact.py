@@ -373,6 +373,7 @@ def _members() -> dict[str, Any]:
         "onnx_dtype": numpy_dtype,
         "isdtype": cupy_fast.isdtype,
         "result_type": result_type,
+        "block_scale": _SCALE,
         "run_program": lambda program, *arrays: ExactArray(cupy_exact_programs.run(program, *map(bare, arrays))),
     }
 
@@ -403,6 +404,9 @@ def _unlisted(name: str) -> Callable[..., Any]:
 
     return raise_
 
+
+_SCALE = 128
+"""A GPU wants millions of elements at a time: each part costs the launch of its kernels, and a wait."""
 
 MEMBERS: dict[str, Any] = {name: _unlisted(name) for name in STANDARD} | _members()
 """The standard's functions and what CuPy brings of ``extension``'s."""

@@ -94,7 +94,7 @@ def exact_namespace(label: str, library: ModuleType, members: Mapping[str, Any])
         setattr(namespace, name, partial(function, xp=own))
     namespace.__dict__["prepare"] = partial(products.Prepared, xp=own)
     for name, value in list(vars(namespace).items()):
-        if name in extension.FUNCTIONS or name in DEFINED or name in ("label", "prepare"):
+        if name in extension.FUNCTIONS or name in DEFINED or name in ("label", "prepare", "block_scale"):
             continue
         match verdict(name):
             case "integers":

@@ -35,8 +35,9 @@ def conv(x: Array, w: Any, strides: Sequence[int], dilations: Sequence[int], gro
     filters = w.operand if isinstance(w, Prepared) and w.dtype == dtype else _filters(w, groups, dtype, xp)
     sums = OpenSums(dtype, xp)
     row = terms * across
-    some = min(max(_PATCHES // (row * positions[0]), 1), groups)
-    rows = min(max(_PATCHES // row, 1), positions[0])
+    most = _PATCHES * xp.block_scale
+    some = min(max(most // (row * positions[0]), 1), groups)
+    rows = min(max(most // row, 1), positions[0])
     for image in range(batch):
         for here in pieces(groups, some):
             lines = filters if some == groups else filters.part(here, slice(0, count))

@@ -61,7 +61,7 @@ class OpenSums:
     def _sum_up(self) -> None:
         xp = self.xp
         terms = self._terms[0] if len(self._terms) == 1 else xp.concat(self._terms)
-        for some in pieces(terms.shape[0], max(_BLOCK // terms.shape[1], _SOME)):
+        for some in pieces(terms.shape[0], max(_BLOCK * xp.block_scale // terms.shape[1], _SOME)):
             part = terms[some, :]
             if part.shape[1] >= part.shape[0]:
                 self._sums.append(exact_sums(part, 1, self.dtype, xp))

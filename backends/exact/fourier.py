@@ -37,7 +37,7 @@ def fourier(x: Array, axis: int, length: int, inverse: bool, onesided: bool, /, 
         # An infinite number meets the first part of its factor alone, which has the factor's sign.
         finite = xp.where(xp.isfinite(lines), lines, xp.zeros_like(lines))
         lines = xp.concat([lines, finite, finite], axis=1)
-    step = max(_BLOCK // max(lines.shape[1] * parts, 1), 1)
+    step = max(_BLOCK * xp.block_scale // max(lines.shape[1] * parts, 1), 1)
     columns = []
     for some in pieces(made, step):
         factors = _factors(length, (some.start, some.stop), taken, x.shape[-1], inverse, onesided, x.dtype, xp)

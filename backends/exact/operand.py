@@ -172,7 +172,7 @@ class Operand:
         return functools.reduce(combine, map(reduce, self._blocks()))
 
     def _blocks(self) -> Iterator[Array]:
-        step = max(_BLOCK // max(self.stack * self.lines, 1), 16)
+        step = max(_BLOCK * self.xp.block_scale // max(self.stack * self.lines, 1), 16)
         for terms in pieces(self.terms, step):
             yield self.wide[:, :, terms] if self.axis == 2 else self.wide[:, terms, :]
 

@@ -107,15 +107,16 @@ def matrix_product(a: Operand, b: Operand, out: Array, sums: OpenSums) -> None:
     stack, rows, columns = out.shape
     if 0 in (stack, rows, columns, a.terms):
         return
-    if stack * rows * columns <= _TILE and columns <= _COLUMNS:
+    tile_size, most_columns = _TILE * a.xp.block_scale, _COLUMNS * a.xp.block_scale
+    if stack * rows * columns <= tile_size and columns <= most_columns:
         is_open = _tile(a, b, out)
         if is_open is not None:
             _gather(a, b, [_OpenTile((0, 0, 0), is_open, out)], sums)
         return
-    longest = max(_PART // a.terms, _LINES)
-    width = min(columns, _COLUMNS, longest)
-    height = min(rows, max(_TILE // width, _ROWS), longest)
-    depth = max(_TILE // (height * width), 1)
+    longest = max(_PART * a.xp.block_scale // a.terms, _LINES)
+    width = min(columns, most_columns, longest)
+    height = min(rows, max(tile_size // width, _ROWS), longest)
+    depth = max(tile_size // (height * width), 1)
     tiles: list[_OpenTile] = []
     for matrices in pieces(stack, depth):
         a_matrices, b_matrices = (matrices if operand.stack > 1 else slice(0, 1) for operand in (a, b))
@@ -182,7 +183,7 @@ def _certify(total: Array, a: Operand, b: Operand, out: Array) -> Array | None:
     left, right = (a.norms * factor)[:, :, None], b.norms[:, None, :]
     stack, rows, columns = out.shape
     is_open = None
-    for band in pieces(rows, max(_BLOCK // (stack * columns), 1)):
+    for band in pieces(rows, max(_BLOCK * xp.block_scale // (stack * columns), 1)):
         result, open_ones = certified(total[:, band, :], left[:, band, :] * right, out.dtype, xp)
         out[:, band, :] = result
         if bool(xp.any(open_ones)):
@@ -233,7 +234,7 @@ def _by_slices(
     factor = UNIT * _MARGIN * (a.terms + 4)
     stack, rows, columns = out.shape
     is_open = None if is_exact else xp.empty(out.shape, dtype=xp.bool)
-    for band in pieces(rows, max(_BLOCK // (stack * columns), 1)):
+    for band in pieces(rows, max(_BLOCK * xp.block_scale // (stack * columns), 1)):
         total, rest = distil([part[:, band, :] for part in parts], xp)
         if is_open is None:
             out[:, band, :] = rounded(total, rest, out.dtype, xp)

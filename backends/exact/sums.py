@@ -148,10 +148,11 @@ def _sums(x: Array, outer: int, inner: int, dtype: Any, xp: Any) -> Array:
     result = xp.zeros((outer, inner), dtype=dtype)
     if count == 0 or outer * inner == 0:
         return result
-    columns = min(inner, max(_BLOCK // count, _SHORT))
+    block = _BLOCK * xp.block_scale
+    columns = min(inner, max(block // count, _SHORT))
     sums = OpenSums(dtype, xp)
     for across in pieces(inner, columns):
-        for rows in pieces(outer, max(_BLOCK // (count * columns), 1)):
+        for rows in pieces(outer, max(block // (count * columns), 1)):
             _tile(x[rows, :, across], result[rows, across], sums, xp)
     sums.settle()
     return result
@@ -160,7 +161,7 @@ def _sums(x: Array, outer: int, inner: int, dtype: Any, xp: Any) -> Array:
 def _tile(x: Array, out: Array, sums: OpenSums, xp: Any) -> None:
     """Write the sums of x (outer, count, inner) along its middle axis, or hand them over."""
     count = x.shape[1]
-    chunk = max(_BLOCK // (x.shape[0] * x.shape[2]), 1)
+    chunk = max(_BLOCK * xp.block_scale // (x.shape[0] * x.shape[2]), 1)
     parts = [_part(x[:, some, :], xp) for some in pieces(count, chunk)]
     total, size, least = parts[0]
     for more_total, more_size, _ in parts[1:]:
