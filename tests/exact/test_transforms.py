@@ -11,7 +11,7 @@ import pytest
 
 import onemodel
 from onemodel.backends import get_backend
-from onemodel.backends.exact import fourier
+from onemodel.backends.exact import fourier, rounding
 from onemodel.backends.exact.circle import circle
 from tests.exact.rationals import rounded, same_bits, sum_of
 from tests.ops.harness import model
@@ -119,6 +119,94 @@ def test_blocks_of_frequencies_change_nothing(monkeypatch: pytest.MonkeyPatch) -
     for i in range(2):
         for j in range(3):
             same_bits(xp.fourier(x[i, :, j, :], 0, 50, False, True), whole[i, :, j, :])
+
+
+def _signals(length: int, parts: int) -> dict[str, Any]:
+    """Kinds of three lines, shape (3, length, parts)."""
+    at, shape = np.arange(length), (3, length, parts)
+    random = np.random.default_rng(length)
+    special, silent = _integers(4, *shape), np.full(shape, -0.0, np.float32)
+    special[0, 5], special[2, 7], silent[1, 2] = np.inf, np.nan, 1e-45
+    return {
+        "all exponents": _integers(1, *shape, span=90),
+        "normal": random.standard_normal(shape).astype(np.float32),
+        "whole": random.integers(-9, 9, shape).astype(np.float32),
+        "constant": np.full(shape, 0.1, np.float32),
+        "tone": np.broadcast_to(np.sin(at * (math.tau * 5 / length))[:, None], shape).astype(np.float32),
+        "short": _integers(2, 3, length // 3, parts),
+        "special": special,
+        "silent": silent,
+    }
+
+
+@pytest.mark.parametrize(
+    ("backend", "length"),
+    [("numpy", 64), ("numpy", 65), ("numpy", 122), ("numpy", 128), ("numpy", 134), ("strict", 90)],
+)
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize(("inverse", "onesided"), [(False, False), (False, True), (True, False), (True, True)])
+def test_fast_transforms_change_nothing(
+    backend: str, length: int, parts: int, inverse: bool, onesided: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    xp, signals = _exact(backend), _signals(length, parts)
+
+    def transformed() -> dict[str, Any]:
+        with np.errstate(all="ignore"):
+            some = {kind: xp.fourier(xp.from_host(x), 1, length, inverse, onesided) for kind, x in signals.items()}
+        return {kind: _host(xp, rounding.one_nan(got, xp=xp)) for kind, got in some.items()}
+
+    got = transformed()
+    monkeypatch.setattr(fourier, "_SHORT", 1 << 30)
+    for kind, want in transformed().items():
+        same_bits(got[kind], want)
+
+
+@pytest.mark.parametrize("length", [64, 120, 122])
+def test_a_fast_transform_is_within_its_bound(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Moved as far as the bound allows it changes nothing, and it is much nearer by itself."""
+    xp, x = _exact("numpy"), _integers(7, 40, length, 2)
+    x[::2, 1:] *= np.float32(2.0**-30)
+    want = xp.fourier(x, 1, length, False, False)
+    own, random, errors = fourier._transformed, np.random.default_rng(1), []
+
+    def moved(wide: Any, radices: tuple[int, ...], *options: Any) -> Any:
+        total = own(wide, radices, *options)
+        stages = sum((2 * p + 2) * math.sqrt(2 * p) + 5 for p in radices)
+        bound = 2.0**-53 * stages * math.sqrt(length) * np.sqrt(np.sum(wide * wide, axis=(0, 1)))
+        cosine, sine = circle(length)
+        at = np.arange(length)[:, None] * np.arange(length) % length
+        spectrum = np.stack(
+            [wide[0].T @ cosine[at] + wide[1].T @ sine[at], wide[1].T @ cosine[at] - wide[0].T @ sine[at]]
+        )
+        errors.append(np.max(np.abs(spectrum.transpose(0, 2, 1) - total) / bound))
+        return total + random.choice([-0.9, 0.9], total.shape) * bound
+
+    monkeypatch.setattr(fourier, "_transformed", moved)
+    for _ in range(5):
+        same_bits(xp.fourier(x, 1, length, False, False), want)
+    assert 0 < max(errors) < 0.1
+
+
+def test_a_transform_of_ordinary_numbers_needs_few_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    own = fourier._products
+
+    def counted(lines: Any, frequencies: Any, *options: Any) -> Any:
+        asked.append(lines.shape[0] * frequencies.size)
+        return own(lines, frequencies, *options)
+
+    monkeypatch.setattr(fourier, "_products", counted)
+    x = np.random.default_rng(2).standard_normal((1, 4096, 1)).astype(np.float32)
+    same_bits(_exact("numpy").fourier(x, 1, 4096, False, False)[0, 99], _one_frequency(x[0, :, 0], 99))
+    assert sum(asked) < 40
+
+
+def _one_frequency(x: Any, k: int) -> Any:
+    cosine, sine = circle(x.size)
+    at = np.arange(x.size) * k % x.size
+    return np.float32(
+        [sum_of(list(zip(x.tolist(), part[at].tolist(), strict=True)), "float32") for part in (cosine, -sine)]
+    )
 
 
 def test_infinities_take_the_sign_of_their_factor() -> None:
