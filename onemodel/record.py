@@ -204,7 +204,8 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         if record["format"] != FORMAT:
             raise InputError(f"{path} is a record of format {record['format']}; this version reads format {FORMAT}")
-        texts = [record["model"]["path"], record["model"]["sha256"], record["digest"], *record["operators"].values()]
+        texts = [record["model"]["path"], record["model"]["sha256"], record["digest"]]
+        texts += [*record["operators"].values(), *record["model"]["external_data"].values()]
         texts += [
             text for value in record["inputs"].values() for text in (value["type"], value["shape"], value["sha256"])
         ]
@@ -213,7 +214,6 @@ def _read(path: Path) -> dict[str, Any]:
         int(record["exact_revision"])
         for value in (*record["inputs"].values(), *record["outputs"].values()):
             _text(value)
-        record["model"]["external_data"].items()
         record["seed"]
     except KeyError as error:
         raise InputError(f"{path} is no record that 'onemodel run --record' wrote: it lacks {error}") from error

@@ -255,6 +255,11 @@ def test_a_record_of_a_later_format(record: Path) -> None:
     fails(run("verify", record), "run.json is a record of format 2; this version reads format 1")
 
 
+def test_hashes_that_are_no_text(record: Path) -> None:
+    _change(record, lambda content: content["model"].update(external_data={"w.bin": 1}))
+    fails(run("verify", record), "its parts are of other kinds")
+
+
 def test_inputs_that_are_gone(record: Path, tmp_path: Path) -> None:
     (tmp_path / "run.inputs.npz").unlink()
     fails(run("verify", record), "they were written to run.inputs.npz beside it")
