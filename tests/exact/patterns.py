@@ -107,6 +107,8 @@ def bits(dtype: Any, shape: Sequence[int], *seeds: int) -> Array:
     """Any bits at all as numbers of a type: every exponent, subnormal numbers, infinities, NaN."""
     dtype = np.dtype(dtype)
     words = Patterns(*seeds).words(math.prod(shape)) >> np.uint64(64 - 8 * dtype.itemsize)
+    # Types of 4 and 6 bits leave the upper ones of their byte 0.
+    words &= np.uint64((1 << ml_dtypes.finfo(dtype).bits) - 1)
     return np.asarray(words.astype(f"u{dtype.itemsize}").view(dtype).reshape(tuple(shape)))
 
 
