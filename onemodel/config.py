@@ -22,8 +22,9 @@ class Limits:
     Attributes:
         nodes: nodes of the whole model, counted with every function body written out at each call.
         depth: how deep subgraphs and function calls may nest.
-        fold_bytes: how many bytes of results are computed once, when the session is made. What does not fit is computed
-            in each run instead, which is no error. Sparse tensors, made dense, may take as much; more is refused.
+        fold_bytes: how many bytes of results are computed once, when the session is made. What does not fit, or takes
+            many seconds, is computed in each run instead, which is no error. Sparse tensors, made dense, may take as
+            much; more is refused.
     """
 
     nodes: int = 1_000_000

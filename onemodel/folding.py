@@ -1,4 +1,4 @@
-"""Results that are computed once, when the plan is made, and how many bytes they may take."""
+"""Results that are computed once, when the plan is made, and how many bytes and products they may take."""
 
 from __future__ import annotations
 
@@ -13,10 +13,19 @@ import onnx_ir as ir
 
 from onemodel import inference
 from onemodel.backends.base import Backend
+from onemodel.exactness import functions_used
 from onemodel.frames import Node
 from onemodel.types import dtype_of, is_tensor
 
 logger = logging.getLogger("onemodel")
+
+_MULTIPLY = frozenset({"conv", "integer_matmul", "matmul", "tensordot", "vecdot"})
+
+_MOST_PRODUCTS = 1 << 33
+"""Of numbers, that the result of one node may take: some seconds of an exact product of matrices."""
+
+_FACTOR = 1 << 6
+"""How many times as much a product of a Fourier transform costs, whose factors are made for it."""
 
 
 class Folder:
@@ -41,8 +50,12 @@ class Folder:
     ) -> bool:
         """Compute a node whose needs are all constant; False leaves it to the runs."""
         values = [None if value is None else value.constant for value in step.inputs]
-        if self._expected(step, values, schema, node, attributes) > self.left:
+        expected = self._expected(step, values, schema, node, attributes)
+        if expected > self.left:
             logger.debug("%s is left to the runs: its result would not fit Limits(fold_bytes=...)", step.info)
+            return False
+        if _products(step, values, expected) > _MOST_PRODUCTS:
+            logger.debug("%s is left to the runs: its result takes too many products", step.info)
             return False
         try:
             with np.errstate(all="ignore"):
@@ -88,6 +101,19 @@ class Folder:
             return known
         # Numbers that the operator reads as sizes may ask for anything.
         return math.inf if step.entry.host and not _moves_lists(values) else sum(map(size_of, values))
+
+
+def _products(step: Node, values: Sequence[Any], expected: float) -> float:
+    """About how many products the result takes, in an operator that multiplies and sums; 0 in others."""
+    used = functions_used(step.entry.function)
+    sizes = sorted((value.size for value in values if isinstance(value, np.ndarray)), reverse=True)
+    made = expected / min((dtype_of(v.type).itemsize for v in step.outputs if v and is_tensor(v.type)), default=1)
+    if "fourier" in used:
+        return _FACTOR * max(sizes, default=0) * made
+    if used & _MULTIPLY and len(sizes) > 1:
+        # Rows, terms and columns: each is a side of two of the three.
+        return math.sqrt(sizes[0] * sizes[1] * made)
+    return 0
 
 
 def _moves_lists(values: Sequence[Any]) -> bool:

@@ -80,6 +80,29 @@ def test_a_huge_result_is_not_computed(nodes: list[onnx.NodeProto], count: Any, 
     assert len(calls) == 1
 
 
+@pytest.mark.parametrize(
+    ("nodes", "size", "folded"),
+    [
+        ([node("DFT", ["signal"], ["made"])], 60_000, False),
+        ([node("DFT", ["signal"], ["made"])], 60, True),
+        ([node("STFT", ["signal", "step"], ["made"])], 60_000, False),
+        ([node("MatMul", ["a", "a"], ["made"])], 3000, False),
+        ([node("Gemm", ["a", "a"], ["made"])], 30, True),
+    ],
+)
+def test_what_takes_many_products_is_left_to_the_runs(
+    nodes: list[onnx.NodeProto], size: int, folded: bool, count: Any, calls: list[tuple[int, ...]]
+) -> None:
+    data = {
+        "signal": np.broadcast_to(np.float32(0.1), (1, size, 1)),
+        "a": np.broadcast_to(np.float32(0.1), (size, size)),
+        "step": np.array(size),
+    }
+    given = {name: array for name, array in data.items() if name in nodes[0].input}
+    Session(model([*nodes, counted("made", "y")], ["y"], **given), operators=[count])
+    assert bool(calls) == folded
+
+
 def test_what_no_output_needs_is_not_computed(count: Any, calls: list[tuple[int, ...]]) -> None:
     branch = subgraph([counted("w", "unread"), counted("w", "read")], ["read"])
     made = model(
