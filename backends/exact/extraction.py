@@ -53,6 +53,8 @@ class OpenSums:
 
     def add(self, terms: Array) -> None:
         """Add sums, each a row of finite float64 terms."""
+        if self._terms and self._terms[0].shape[1] != terms.shape[1]:
+            self._sum_up()
         self._terms.append(terms)
         self._waiting += terms.shape[0] * terms.shape[1]
         if self._waiting >= _GATHERED:
@@ -114,12 +116,7 @@ def exact_sums(terms: Array, axis: int, dtype: Any, xp: Any) -> Array:
 def _extracted(terms: Array, axis: int, largest: Array, parts: Sequence[Array], dtype: Any, xp: Any) -> Array:
     """The sums of ``terms``, of which none is above ``largest``, and of ``parts``, which are exact sums already."""
     count = terms.shape[axis]
-    room = 2.0 ** (count + 1).bit_length()
-    # Twice the leading power is above the largest term. Sums below 2**-1022 are exact as they are.
-    cut = leading_power(largest, xp) * (2 * room)
-    cut = xp.expand_dims(xp.where(cut > 2.0**-1022, cut, xp.asarray(2.0**-1022, dtype=xp.float64)), axis=axis)
-    top = (cut + terms) - cut
-    terms = terms - top
+    top, terms = _split(terms, axis, largest, xp)
     parts = [*parts, xp.sum(top, axis=axis)]
     largest = xp.max(xp.abs(terms), axis=axis)
     total, rest = distil([xp.sum(terms, axis=axis), *parts], xp)
@@ -130,6 +127,29 @@ def _extracted(terms: Array, axis: int, largest: Array, parts: Sequence[Array], 
         kept = [xp.take(values, index) for values in (largest, *parts)]
         result[open_ones] = _extracted(xp.take(terms, index, axis=1 - axis), axis, kept[0], kept[1:], dtype, xp)
     return result
+
+
+def _split(terms: Array, axis: int, largest: Array, xp: Any) -> tuple[Array, Array]:
+    """The upper bits of terms of which none is above ``largest``, whose sum is exact in any order; and the others."""
+    room = 2.0 ** (terms.shape[axis] + 1).bit_length()
+    # Twice the leading power is above the largest term. Sums below 2**-1022 are exact as they are.
+    cut = leading_power(largest, xp) * (2 * room)
+    cut = xp.expand_dims(xp.where(cut > 2.0**-1022, cut, xp.asarray(2.0**-1022, dtype=xp.float64)), axis=axis)
+    top = (cut + terms) - cut
+    return top, terms - top
+
+
+def condensed(terms: Array, xp: Any) -> Array:
+    """Fewer terms with the same exact sums, for rows of many finite ones; the same where the largest are too large."""
+    parts = [xp.zeros((terms.shape[0],), dtype=xp.float64)]
+    rest, largest = terms, xp.max(xp.abs(terms), axis=1)
+    if bool(xp.any(largest > 2.0**900)):
+        return terms
+    while bool(xp.any(largest > 0)):
+        top, rest = _split(rest, 1, largest, xp)
+        parts.append(xp.sum(top, axis=1))
+        largest = xp.max(xp.abs(rest), axis=1)
+    return xp.stack(parts, axis=1)
 
 
 def sums_by_integers(terms: Array, axis: int, xp: Any) -> Array:

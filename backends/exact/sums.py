@@ -12,13 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from onemodel.backends.exact.extraction import OpenSums
+from onemodel.backends.exact.extraction import OpenSums, condensed
 from onemodel.backends.exact.rounding import UNIT, certified, is_float, narrow, pieces
 
 Array = Any
 
 _BLOCK = 1 << 15
 """Elements that are summed at a time, so that their float64 copies stay in the cache."""
+
+_GROUP = 256
+"""Terms that are added up first where there are many: the bound grows with these and with the number of groups."""
 
 _SHORT = 32
 """Sums of fewer terms are often exact in float64, and then often halfway between two results: worth a test."""
@@ -162,15 +165,15 @@ def _tile(x: Array, out: Array, sums: OpenSums, xp: Any) -> None:
     """Write the sums of x (outer, count, inner) along its middle axis, or hand them over."""
     count = x.shape[1]
     chunk = max(_BLOCK * xp.block_scale // (x.shape[0] * x.shape[2]), 1)
-    parts = [_part(x[:, some, :], xp) for some in pieces(count, chunk)]
-    total, size, least = parts[0]
-    for more_total, more_size, _ in parts[1:]:
+    parts = [_part(x[:, some, :], xp) for some in _chunks(count, chunk)]
+    total, size, least, _ = parts[0]
+    for more_total, more_size, _, _ in parts[1:]:
         total, size = total + more_total, size + more_size
     if out.dtype == xp.float64:
         result = total + 0.0
         is_open = xp.full(total.shape, count > 1, dtype=xp.bool)
     else:
-        bound = size * (1.001 * UNIT * (min(count, chunk) + len(parts) + 2))
+        bound = size * (1.001 * UNIT * (max(deep for *_, deep in parts) + len(parts) + 2))
         if least is not None and len(parts) == 1 and x.dtype != xp.float64:
             # All terms are multiples of the last bit that the least one has room for: short sums of such are exact.
             spare = 53 - (24 if x.dtype == xp.float32 else 11)
@@ -186,12 +189,28 @@ def _tile(x: Array, out: Array, sums: OpenSums, xp: Any) -> None:
     out[...] = xp.reshape(result, out.shape)
     if bool(xp.any(is_open)):
         sums.expect([(xp.reshape(is_open, out.shape), out)])
-        lines = xp.reshape(xp.permute_dims(x, (0, 2, 1)), (total.shape[0], count))
-        sums.add(xp.astype(xp.take(lines, xp.nonzero(is_open)[0], axis=0), xp.float64))
+        index, lines = xp.nonzero(is_open)[0], []
+        for some in _chunks(count, chunk):
+            part = xp.permute_dims(x[:, some, :], (0, 2, 1))
+            part = xp.take(xp.reshape(part, (total.shape[0], part.shape[2])), index, axis=0)
+            part = xp.astype(part, xp.float64)
+            lines.append(part if len(parts) == 1 else condensed(part, xp))
+        sums.add(lines[0] if len(parts) == 1 else xp.concat(lines, axis=1))
 
 
-def _part(x: Array, xp: Any) -> tuple[Array, Array, Array | None]:
-    """float64's sums of x along its middle axis, those of its sizes, and of a short one the least size but 0."""
+def _chunks(count: int, chunk: int) -> list[slice]:
+    """The parts of a sum: where there are several, all but the last, short one can be summed in groups."""
+    if count <= chunk or chunk < _GROUP:
+        return list(pieces(count, chunk))
+    whole = count - count % _GROUP
+    return [*pieces(whole, chunk - chunk % _GROUP), *([slice(whole, count)] if whole < count else [])]
+
+
+def _part(x: Array, xp: Any) -> tuple[Array, Array, Array | None, int]:
+    """float64's sums of x along its middle axis, those of its sizes, and of a short one the least size but 0.
+
+    The last is how many additions one term goes through at most.
+    """
     outer, count, inner = x.shape
     wide = xp.astype(x, xp.float64)
     if inner == 1 and count >= _SHORT:
@@ -199,10 +218,13 @@ def _part(x: Array, xp: Any) -> tuple[Array, Array, Array | None]:
     else:
         axis, terms = 0, xp.contiguous(xp.reshape(xp.permute_dims(wide, (1, 0, 2)), (count, outer * inner)))
     sizes = xp.abs(terms)
+    if axis == 1 and count > _GROUP and count % _GROUP == 0:
+        total, size = (xp.sum(xp.sum(xp.reshape(y, (outer, -1, _GROUP)), axis=2), axis=1) for y in (terms, sizes))
+        return total, size, None, _GROUP + count // _GROUP
     least = None
     if count < _SHORT:
         least = xp.min(xp.where(sizes == 0, xp.asarray(float("inf"), dtype=xp.float64), sizes), axis=axis)
-    return xp.sum(terms, axis=axis), xp.sum(sizes, axis=axis), least
+    return xp.sum(terms, axis=axis), xp.sum(sizes, axis=axis), least, count
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -78,6 +79,40 @@ def test_blocks_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     order = np.random.default_rng(3).permutation(150)
     same_bits(_call("sum", x[:, order], axis=1), want[1])
     same_bits(_call("sum", x[5:6], axis=1), want[1][5:6])
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("count", [32_769, 33_024])
+def test_long_sums(count: int, name: str) -> None:
+    """Of ordinary numbers, of ones that cancel but for the least, on a tie, and with the largest and infinite ones."""
+    rng, half = np.random.default_rng(count), count // 2
+    _, least, most = FORMATS[name]
+    x = np.ldexp(rng.integers(-200, 200, (5, count)).astype(np.float64), rng.integers(-7, 1, (5, count)))
+    x[1] = np.ldexp(x[1], rng.integers(max(least, -900) + 7, most - 9, count))
+    x[1:4, half : 2 * half] = -x[1:4, :half]
+    x[1:4, -1], x[2, -2] = 2.0**least, 0.0
+    x[3, -2:] = 2.0 ** (most - 8), 2.0 ** (most - 8 - FORMATS[name][0])
+    x[4, 5:9] = float(np.ldexp(1.0, most))
+    x = narrow(x[:, rng.permutation(count)], name)
+    want = sums_of(x, 1)
+    with np.errstate(all="ignore"):
+        same_bits(XP.sum(x, axis=1), want)
+        same_bits(XP.sum(np.asfortranarray(x.T), axis=0), want)
+        same_bits(XP.sum(np.ascontiguousarray(x.T), axis=0), want)
+        x[2, 7] = np.inf
+        assert XP.sum(x, axis=1)[2] == np.inf
+
+
+def test_long_sums_take_little_memory() -> None:
+    """A tie waits for a sum of its own."""
+    x = np.full(1 << 21, 8, np.float32)
+    x[0] = 9
+    tracemalloc.start()
+    try:
+        assert XP.sum(x) == 2**24
+        assert tracemalloc.get_traced_memory()[1] < x.nbytes / 2
+    finally:
+        tracemalloc.stop()
 
 
 def test_sums_near_the_largest_float64() -> None:
