@@ -9,7 +9,7 @@ import numpy as np
 
 from onemodel.backends import cupy_run, numpy_cast
 from onemodel.backends.base import Array, numpy_dtype
-from onemodel.backends.cupy_narrow import BFLOAT16, DTYPES, NarrowArray, bits_of, narrowed, widened
+from onemodel.backends.cupy_narrow import BFLOAT16, DTYPES, NarrowArray, bits_of, magnitude, narrowed, widened
 from onemodel.backends.cupy_run import note, to_host
 
 _FLOAT = 1
@@ -81,7 +81,8 @@ def convert(x: Any, code: int, /, *, saturate: bool | str = True, round_mode: st
     if x.dtype == target:
         return x
     if target.kind == "b":
-        return x != x.dtype.type(0)
+        # By bits: CuPy compares subnormal float32 numbers as 0.
+        return magnitude(x) != 0 if x.dtype.kind == "f" else x != x.dtype.type(0)
     if target.kind in "iu" and x.dtype.kind == "f":
         return _integers(x, target)
     if target == BFLOAT16 or (target == np.float16 and x.dtype == np.float64):

@@ -156,14 +156,14 @@ def narrowed(x: Array, code: int, saturate: bool | str, round_mode: str) -> Narr
     if dtype in numpy_cast.SMALL_INTEGERS:
         return NarrowArray(_small_integers(x, dtype), dtype)
     negative = cupy.signbit(x) if x.dtype.kind == "f" else x < 0
-    keys = _magnitude(x)
+    keys = magnitude(x)
     edges, positive, below = _steps(x.dtype, code, saturate, round_mode)
     places = cupy.searchsorted(edges, keys, side="right")
     bits = cupy.where(negative, cupy.take(below, places), cupy.take(positive, places))
     return NarrowArray(bits, dtype)
 
 
-def _magnitude(x: Array) -> Array:
+def magnitude(x: Array) -> Array:
     """An unsigned integer that grows with |x|; NaN is beyond infinity."""
     if x.dtype.kind == "f":
         unsigned = np.dtype(f"u{x.dtype.itemsize}")
