@@ -24,7 +24,7 @@ from onemodel.backends import (
     get_backend,
     numpy_cast,
 )
-from onemodel.backends.base import STANDARD, Array, numpy_dtype
+from onemodel.backends.base import STANDARD, Array, Namespace, numpy_dtype
 from onemodel.backends.cupy_exact_array import (
     COMPUTING,
     ExactArray,
@@ -38,10 +38,11 @@ from onemodel.backends.cupy_exact_array import (
     to_host,
 )
 from onemodel.backends.cupy_exact_array import astype as cast
-from onemodel.backends.cupy_exact_launch import FLOATS, keys_of, of_keys, operation
+from onemodel.backends.cupy_exact_launch import FLOATS, keys_of, of_keys, operation, over_elements
 from onemodel.backends.cupy_narrow import DTYPES, NarrowArray, narrowed, widened
 from onemodel.backends.cupy_narrow import moving as of_bytes
-from onemodel.backends.cupy_run import row_major
+from onemodel.backends.cupy_run import per_device, row_major
+from onemodel.backends.exact import elementary
 
 _library: Any = namespace
 _FAST = cupy_fast.MEMBERS
@@ -374,6 +375,7 @@ def _members() -> dict[str, Any]:
         "isdtype": cupy_fast.isdtype,
         "result_type": result_type,
         "block_scale": _SCALE,
+        "half_table": per_device(lambda name, dtype: from_host(elementary.half_table(name, dtype))),
         "run_program": lambda program, *arrays: ExactArray(cupy_exact_programs.run(program, *map(bare, arrays))),
     }
 
@@ -396,6 +398,28 @@ def pad(x: Any, widths: Sequence[tuple[int, int]], value: Any = 0, /) -> Any:
     if isinstance(x, ExactArray):
         value = operand(value, x.dtype)
     return held(_FAST["pad"](bare(x), widths, bare(value)))
+
+
+def kernels(generic: Namespace) -> dict[str, Any]:
+    """Functions of ``extension`` that are one kernel each; ``generic`` has those for what these do not take."""
+
+    def scatter(x: Any, rows: Any, updates: Any, reduction: str, /) -> Any:
+        if not isinstance(x, ExactArray):
+            return generic.scatter(x, rows, updates, reduction)
+        if x.dtype in FLOATS and x.dtype.itemsize == 2 and reduction != "none":
+            wide = scatter(cast(x, np.float32), rows, cast(updates, np.float32), reduction)
+            return cast(wide, x.dtype)
+        return held(_scatter(x.array, bare(rows), bare(updates), reduction))
+
+    def weighted_taps(x: Any, indices: Any, weights: Any, axis: int, /) -> Any:
+        return held(_weighted_taps(bare(x), indices, weights, axis))
+
+    def through(name: str) -> Callable[..., Any]:
+        return lambda *args: bare(getattr(generic, name)(*map(held, args)))
+
+    _scatter = cupy_indices.scatter(through("scatter"), over_elements)
+    _weighted_taps = cupy_indices.weighted_taps(through("weighted_taps"), over_elements)
+    return {"scatter": scatter, "weighted_taps": weighted_taps}
 
 
 def _unlisted(name: str) -> Callable[..., Any]:

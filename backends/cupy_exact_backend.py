@@ -12,7 +12,7 @@ import cupy
 import numpy as np
 
 from onemodel.backends import cupy_exact, cupy_exact_programs
-from onemodel.backends.base import Array, Kernel, Namespace, NamespaceCache, Unavailable
+from onemodel.backends.base import Array, Kernel, Namespace, NamespaceCache, Unavailable, build_namespace
 from onemodel.backends.cupy_backend import CupyBackend
 from onemodel.backends.cupy_exact_array import ExactArray, to_host
 from onemodel.backends.cupy_narrow import NarrowArray
@@ -37,7 +37,9 @@ class ExactCupyBackend(CupyBackend):
     def _made(self) -> Namespace:
         with self._on_device():
             refuse_emulation()
-            namespace = exact_namespace("cupy exact", library, cupy_exact.MEMBERS)
+            generic = build_namespace("cupy exact", library, cupy_exact.MEMBERS)
+            members = cupy_exact.MEMBERS | cupy_exact.kernels(generic)
+            namespace = exact_namespace("cupy exact", library, members)
         namespace.__dict__["one_nan"] = cupy_exact.one_nan
         return namespace
 

@@ -118,6 +118,12 @@ def _launch(name: str, count: int, arguments: Sequence[Any]) -> None:
         loaded(*operations_source())[name]((blocks_for(count),), (BLOCK,), typed(arguments))
 
 
+def over_elements(file: str, name: str, count: int, arguments: Sequence[Any]) -> None:
+    """As ``cupy_launch.over_elements``, for a kernel that keeps IEEE 754."""
+    if count:
+        loaded(source(file), (name,))[name]((blocks_for(count),), (BLOCK,), typed(arguments))
+
+
 def _placed(x: Array, shape: tuple[int, ...]) -> tuple[Array, int, int]:
     """An operand of a result of that shape: in one piece, and how its elements are found; see ``place``."""
     whole = math.prod(shape)

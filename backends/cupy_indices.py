@@ -14,6 +14,9 @@ from onemodel.backends.base import Array
 from onemodel.backends.cupy_launch import TYPES, over_elements
 from onemodel.backends.cupy_run import NOWHERE, Check, current_node, kept, put_off, row_major
 
+Over = Callable[[str, str, int, Sequence[Any]], None]
+"""``cupy_launch.over_elements``, or another way to compile."""
+
 _FILE = "indices.cu"
 _INDICES = {np.dtype(np.int32): "int", np.dtype(np.int64): "index_t"}
 _ELEMENTS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
@@ -76,8 +79,13 @@ def gather(x: Array, indices: Array, axis: int, /) -> Array:
     return result
 
 
-def scatter(generic: Callable[..., Array]) -> Callable[..., Array]:
-    """See ``extension.scatter``; every row reduces its updates in order, so the bits do not depend on the threads."""
+def scatter(generic: Callable[..., Array], launch: Over = over_elements) -> Callable[..., Array]:
+    """See ``extension.scatter``; every row reduces its updates in order, so the bits do not depend on the threads.
+
+    Args:
+        generic: the same function, for what the kernel does not take.
+        launch: how the kernel is compiled and launched.
+    """
 
     def compute(x: Array, rows: Array, updates: Array, reduction: str, /) -> Array:
         if reduction not in _REDUCTIONS:
@@ -100,7 +108,7 @@ def scatter(generic: Callable[..., Array]) -> Callable[..., Array]:
         x, updates = row_major(x), row_major(updates)
         result = cupy.empty(x.shape, x.dtype)
         name = f"scatter<{kind}, {_REDUCTIONS[reduction]}>"
-        over_elements(_FILE, name, x.size, (x, updates, order, first, last, result, *x.shape))
+        launch(_FILE, name, x.size, (x, updates, order, first, last, result, *x.shape))
         return result
 
     return compute
@@ -115,7 +123,7 @@ def _taps(
     return cupy.asarray(np.array(places, np.int64)), cupy.asarray(np.array(weights, dtype))
 
 
-def weighted_taps(generic: Callable[..., Array]) -> Callable[..., Array]:
+def weighted_taps(generic: Callable[..., Array], launch: Over = over_elements) -> Callable[..., Array]:
     """See ``extension.weighted_taps``; all taps in one pass."""
 
     def compute(
@@ -130,7 +138,7 @@ def weighted_taps(generic: Callable[..., Array]) -> Callable[..., Array]:
         x = row_major(x)
         result = cupy.empty((*x.shape[:axis], count, *x.shape[axis + 1 :]), x.dtype)
         arguments = (x, places, factors, result, lead, size, count, trail, taps)
-        over_elements("taps.cu", f"weighted_taps<{TYPES[x.dtype]}>", result.size, arguments)
+        launch("taps.cu", f"weighted_taps<{TYPES[x.dtype]}>", result.size, arguments)
         return result
 
     return compute

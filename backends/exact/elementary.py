@@ -99,8 +99,9 @@ def _looked_up(name: str, dtype: str, x: Array, xp: Any) -> Array:
     results = half_table(name, dtype)
     if isinstance(x, np.ndarray):
         return results.take(np.ascontiguousarray(x).view(np.uint16).reshape(x.shape))
+    table = xp.half_table(name, dtype) if hasattr(xp, "half_table") else xp.from_host(results)
     places = xp.astype(xp.bitcast(x, xp.uint16), xp.int64)
-    return xp.reshape(xp.take(xp.from_host(results), xp.reshape(places, (-1,))), x.shape)
+    return xp.reshape(xp.take(table, xp.reshape(places, (-1,))), x.shape)
 
 
 @cache

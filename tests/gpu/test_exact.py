@@ -210,6 +210,28 @@ def test_moves_keep_subnormal_numbers(dtype: Any, xp: Any) -> None:
         same(xp.scatter(a, rows, xp.from_host(updates), reduction), want, reduction)
 
 
+@pytest.mark.parametrize("kind", [np.int64, np.int16, *(t.type for t in FLOATS)])
+@pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])
+def test_scatter(xp: Any, reduction: str, kind: Any) -> None:
+    dtype = np.dtype(kind)
+    drawn = sample(np.dtype(np.float64) if dtype.kind == "i" else dtype, 400)
+    if dtype.kind == "i":
+        drawn = drawn.view(np.int64).astype(dtype)
+    np.random.default_rng(2).shuffle(drawn)
+    x, updates = drawn[:54].reshape(6, 9), drawn[54:414].reshape(40, 9)
+    rows = np.random.default_rng(1).integers(0, 5, len(updates))
+    want = HOST.scatter(x, rows, updates, reduction)
+    same(xp.scatter(xp.from_host(x), xp.from_host(rows), xp.from_host(updates), reduction), want)
+
+
+def test_weighted_taps(xp: Any) -> None:
+    places = [[0, 1, 6, 3, 2], [1, None, 5, 2, None], [None, None, 4, 1, 0]]
+    weights = [[0.3, 1.0, 0.1, 0.7, 0.9], [0.7, 0.0, 0.2, 0.1, 0.0], [0.0, 0.0, 0.7, 0.2, 0.1]]
+    for kind in (np.float32, np.float64):
+        x = (sample(np.dtype(kind), 100)[:84] * np.ldexp(1, -140)).astype(kind).reshape(3, 7, 4)
+        same(xp.weighted_taps(xp.from_host(x), places, weights, 1), HOST.weighted_taps(x, places, weights, 1))
+
+
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 @pytest.mark.parametrize("name", sorted({*elementary.PROVEN, *powers.NAMES}))
 def test_functions(xp: Any, name: str, kind: str) -> None:
@@ -352,6 +374,9 @@ from onemodel.backends.exact.source import cuda_source
 architecture = sys.argv[1]
 names = sorted({*elementary.PROVEN, *powers.NAMES})
 sources = [launch.operations_source()]
+scatters = [f"scatter<{t}, {f}>" for t in ("float", "double") for f in ("Add", "Multiply", "Larger", "Smaller")]
+sources += [(launch.source("indices.cu"), scatters)]
+sources += [(launch.source("taps.cu"), ["weighted_taps<float>", "weighted_taps<double>"])]
 sources += [(cuda_source(elementary.program(name, kind), "program"), ()) for name in names
             for kind in ("float32", "float64")]
 found = set()
