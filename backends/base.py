@@ -15,6 +15,7 @@ from onnx import TensorProto
 from onnx.helper import tensor_dtype_to_np_dtype
 
 from onemodel.backends import extension
+from onemodel.backends.fusion import Fusion
 
 Array = Any
 """An array of the backend's library."""
@@ -134,6 +135,10 @@ class Backend(ABC):
 
     def program(self, function: Callable[..., Any]) -> Kernel | None:
         """An elementwise operator's function compiled into one kernel; None where the backend runs it as written."""
+        return None
+
+    def fusion(self, mode: str) -> Fusion | None:
+        """How neighbouring elementwise operators become one step; None where they do not."""
         return None
 
     @abstractmethod

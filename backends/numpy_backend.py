@@ -12,6 +12,9 @@ import numpy as np
 from onemodel.backends import numpy_cast, numpy_fast, numpy_indexing, numpy_kernels, numpy_quantized, numpy_random
 from onemodel.backends.base import HostBackend, Kernel, Namespace, NamespaceCache, build_namespace, numpy_dtype
 from onemodel.backends.exact import exact_namespace
+from onemodel.backends.exact.symbolic import ProgramFusion
+from onemodel.backends.fusion import Fusion
+from onemodel.backends.numpy_fusion import BlockFusion
 
 LIBRARY: ModuleType = library
 
@@ -54,8 +57,13 @@ class NumpyBackend(HostBackend):
             exact=lambda: exact_namespace("numpy exact", LIBRARY, _members() | {"convert": numpy_cast.convert_exact}),
         )
 
+        self._fusions: dict[str, Fusion] = {"exact": ProgramFusion(), "fast": BlockFusion()}
+
     def namespace(self, mode: str) -> Namespace:
         return self.namespace_of(mode)
 
     def kernels(self, mode: str) -> Mapping[tuple[str, str], Kernel]:
         return numpy_kernels.FAST if mode == "fast" else {}
+
+    def fusion(self, mode: str) -> Fusion:
+        return self._fusions[mode]

@@ -7,16 +7,18 @@ from functools import partial
 from typing import Any
 
 from onemodel import attributes as attribute_values
-from onemodel import conversion
+from onemodel import conversion, fusion
 from onemodel import types as value_types
 from onemodel.backends.base import Backend, Kernel, Namespace
 from onemodel.backends.exact.symbolic import fused
+from onemodel.backends.fusion import Element
 from onemodel.drawing import Once, key_source
 from onemodel.folding import frozen
 from onemodel.frames import Frame, Node, Value
+from onemodel.fusion import Group
 from onemodel.ops.registry import Operator
 from onemodel.placement import Placement, Slots, freeing, live, transfer_step
-from onemodel.program import NOTHING, Body, Program, Step
+from onemodel.program import NOTHING, Body, Program, Step, Together
 
 
 class Binder:
@@ -47,6 +49,7 @@ class Binder:
         self.xp = backend.namespace(mode) if native else backend.generic_namespace(mode)
         self.host_xp = host.namespace(mode)
         self.kernels = backend.kernels(mode) if native else {}
+        self.fusion = backend.fusion(mode) if native else None
         self.native = native
         self.seed = seed
         self.positions = positions
@@ -70,11 +73,7 @@ class Binder:
         entry = step.entry
         types = [None if value is None else value.type for value in step.inputs]
         kernel = self._native(entry, types) if backend is self.backend else None
-        options = {
-            name: attribute_values.as_float32(step.attributes.get(name, default))
-            for name, default in entry.attributes.items()
-            if name not in step.bodies
-        }
+        options = _attributes(step)
         if "xp" in entry.extras:
             options["xp"] = xp
         if "wanted" in entry.extras:
@@ -136,6 +135,54 @@ class Binder:
         told = factor(value.constant.shape, node.attributes)
         return None if told is None else slots.prepared(value, tuple(told), prepare)
 
+    # Nodes as steps
+
+    def _step(self, node: Node, slots: Slots, placement: Placement, programs: Mapping[str, Program]) -> Step:
+        """The step of one node, whose subgraphs have these programs."""
+        at_host = placement.runs_on_host(node)
+        xp = self.host_xp if at_host else self.xp
+        call = self.bound(node, xp, self.host if at_host else self.backend, programs)
+        where = [placement.reads_on_host(node, i) for i in range(len(node.inputs))]
+        inputs = [self._factor(slots, node, i, xp) or slots.of(value, where[i]) for i, value in enumerate(node.inputs)]
+        inputs += [slots.device(value) for value in node.captured]
+        made = tuple(None if value is None else slots.of(value, at_host) for value in node.outputs)
+        output = made[0] if len(made) == 1 and made[0] is not None else made
+        return self.backend.bound(call, node.info), tuple(inputs), output, (), node.info
+
+    def _groups(self, frame: Frame, nodes: Sequence[Node], placement: Placement) -> dict[Node, Group]:
+        """The nodes that the backend computes together, each with its group."""
+        together = self.fusion
+        if together is None:
+            return {}
+        alone: dict[Node, Element] = {}
+
+        def may_merge(node: Node) -> bool:
+            if placement.runs_on_host(node) or not fusion.is_candidate(node):
+                return False
+            if any(placement.reads_on_host(node, i) for i in range(len(node.inputs))):
+                return False
+            alone[node] = self._element(node)
+            return together.accepts(fusion.group_of([node], alone).expression)
+
+        kept = {*frame.outputs, *placement.to_host}
+        lists = fusion.neighbours(nodes, kept, may_merge)
+        groups = [fusion.group_of(members, alone) for members in lists]
+        return {node: group for group in groups for node in group.nodes}
+
+    def _element(self, node: Node) -> Element:
+        """A node as an element whose operands are yet to be numbered."""
+        entry, made = node.entry, node.outputs[0]
+        widens = entry.widen in (True, self.mode)
+        dtype = value_types.dtype_of((made and made.type) or "").name
+        return Element(entry.function, _attributes(node), self.bound(node, self.xp, self.backend), (), widens, dtype)
+
+    def _together(self, group: Group, slots: Slots) -> Step:
+        """The step that does the work of a group's nodes, whose steps follow it."""
+        assert self.fusion is not None
+        call, info = self.fusion.step(group.expression), group.info
+        output = Together(slots.device(group.output), len(group.nodes))
+        return self.backend.bound(call, info), tuple(map(slots.device, group.inputs)), output, (), info
+
     # From frames to programs
 
     def finish(
@@ -166,20 +213,17 @@ class Binder:
             for value in (*frame.inputs, *(inner for _, inner in frame.captures))
             if value in placement.to_host and value not in placement.fed
         ]
+        groups = self._groups(frame, nodes, placement)
         for node in nodes:
             at_host = placement.runs_on_host(node)
-            xp = self.host_xp if at_host else self.xp
-            programs = self._programs(node)
-            bodies += programs.values()
-            call = self.bound(node, xp, self.host if at_host else backend, programs)
-            where = [placement.reads_on_host(node, i) for i in range(len(node.inputs))]
-            inputs = [
-                self._factor(slots, node, i, xp) or slots.of(value, where[i]) for i, value in enumerate(node.inputs)
-            ]
-            inputs += [slots.device(value) for value in node.captured]
-            made = tuple(None if value is None else slots.of(value, at_host) for value in node.outputs)
-            output = made[0] if len(made) == 1 and made[0] is not None else made
-            steps.append((backend.bound(call, node.info), tuple(inputs), output, (), node.info))
+            group = groups.get(node)
+            if group is None:
+                programs = self._programs(node)
+                bodies += programs.values()
+                steps.append(self._step(node, slots, placement, programs))
+            elif node is group.nodes[-1]:
+                written = [self._step(member, slots, placement, {}) for member in group.nodes]
+                steps += [self._together(group, slots), *written]
             for value in node.outputs:
                 if value is None:
                     continue
@@ -205,6 +249,15 @@ class Binder:
             outputs,
             tuple(bodies),
         )
+
+
+def _attributes(step: Node) -> dict[str, Any]:
+    """The attributes of a node that are no subgraphs, as its function takes them."""
+    return {
+        name: attribute_values.as_float32(step.attributes.get(name, default))
+        for name, default in step.entry.attributes.items()
+        if name not in step.bodies
+    }
 
 
 def _with_bodies(step: Node, call: Callable[..., Any], programs: Mapping[str, Program]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from onemodel.backends.base import Backend
 from onemodel.exactness import functions_used
 from onemodel.frames import Frame, Node, Value
-from onemodel.program import NOTHING, NodeInfo, Step
+from onemodel.program import NOTHING, NodeInfo, Step, Together
 
 _ON_DEVICE = ("on the device",)
 """The key under which a constant keeps its copy on the device."""
@@ -177,6 +177,10 @@ def freeing(steps: Sequence[Step], kept: Collection[int]) -> list[Step]:
     later = set(kept)
     result: list[Step] = []
     for call, inputs, output, _, info in reversed(steps):
+        if isinstance(output, Together):
+            done = {slot for step in result[-output.count :] for slot in step[3]}
+            result.append((call, inputs, output, tuple(sorted(done)), info))
+            continue
         made = [output] if isinstance(output, int) else [slot for slot in output if slot is not None]
         used = {*inputs, *made}
         result.append((call, inputs, output, tuple(sorted(used - later)), info))

@@ -17,7 +17,8 @@ class NodeTime:
     """One step of a run.
 
     Attributes:
-        node: the node; of a value that moves, a step of its own named ``to_host`` or ``to_device``.
+        node: the node; of a value that moves, a step of its own named ``to_host`` or ``to_device``. Where several nodes
+            ran as one step, its ``parts`` are these nodes.
         seconds: how long it took, the work on the device included.
     """
 
@@ -62,7 +63,8 @@ def timed(program: Program, backend: Backend, times: list[NodeTime]) -> Program:
             start = time.perf_counter()
             result = call(*values)
             backend.synchronize()
-            times.append(NodeTime(node, time.perf_counter() - start))
+            if result is not NotImplemented:
+                times.append(NodeTime(node, time.perf_counter() - start))
             return result
 
         return run

@@ -26,12 +26,16 @@ class NodeInfo:
     """The functions and subgraphs around the node, outermost first."""
     reason: str = ""
     """Why the node is refused, in listings of refused nodes."""
+    parts: tuple[NodeInfo, ...] = ()
+    """The nodes of a step that several nodes have become."""
 
     @property
     def operator(self) -> str:
         return f"{self.domain or 'ai.onnx'}::{self.op_type} at opset {self.opset}"
 
     def __str__(self) -> str:
+        if self.parts:
+            return f"{len(self.parts)} nodes in one step: {', '.join(map(str, self.parts))}"
         name = repr(self.name) if self.name else f"that makes {', '.join(map(repr, filter(None, self.outputs)))}"
         inside = "".join(f" in {part}" for part in reversed(self.path))
         return f"node {name} ({self.operator}){inside}"
@@ -44,7 +48,20 @@ def listing(nodes: Iterable[NodeInfo], problem: str) -> str:
     return f"{len(nodes)} node{'s have' if len(nodes) > 1 else ' has'} {problem}:{lines}"
 
 
-Step = tuple[Callable[..., Any], tuple[int, ...], int | tuple[int | None, ...], tuple[int, ...], NodeInfo]
+@dataclass(frozen=True)
+class Together:
+    """The output of a step that does the work of the steps after it, unless it returns NotImplemented.
+
+    Attributes:
+        slot: of the last one's output.
+        count: of the steps.
+    """
+
+    slot: int
+    count: int
+
+
+Step = tuple[Callable[..., Any], tuple[int, ...], int | tuple[int | None, ...] | Together, tuple[int, ...], NodeInfo]
 """The bound function, its input slots, its output slot or slots, the slots to free afterwards, and the node."""
 
 NOTHING = 0
@@ -116,13 +133,20 @@ class Program:
         normalise = self.backend.normalise
         step: Step | None = None
         try:
-            for step in self.steps:
+            steps = iter(self.steps)
+            for step in steps:
                 call, inputs, output, free, _ = step
                 result = call(*[slots[slot] for slot in inputs])
                 if result.__class__ is array_type and output.__class__ is int:
                     slots[output] = result
                 elif output.__class__ is int:
                     slots[output] = normalise(result[0] if result.__class__ is tuple else result)
+                elif output.__class__ is Together:
+                    if result is NotImplemented:
+                        continue
+                    slots[output.slot] = result
+                    for _ in range(output.count):
+                        next(steps)
                 else:
                     results = result if result.__class__ is tuple else (result,)
                     if len(results) < len(output):  # type: ignore[arg-type]

@@ -52,6 +52,10 @@ _FUNCTIONS = {
     ("abs", "float32"): "fabsf",
     ("sqrt", "float64"): "sqrt",
     ("sqrt", "float32"): "sqrtf",
+    ("ceil", "float64"): "ceil",
+    ("ceil", "float32"): "ceilf",
+    ("floor", "float64"): "floor",
+    ("floor", "float32"): "floorf",
     ("round", "float64"): "rint",
     ("round", "float32"): "rintf",
 }
@@ -147,7 +151,7 @@ class Source:
                 return f"{a} {sign} {b}{self._or_nan(instruction, b)} ? {b} : {a}"
             case "where":
                 return f"{a} ? {b} : {c}"
-            case "abs" | "sqrt" | "round":
+            case "abs" | "ceil" | "floor" | "round" | "sqrt":
                 return f"{_FUNCTIONS[operation, dtype]}({a})"
             case _:
                 return f"{a} {_BINARY[operation]} {b}"

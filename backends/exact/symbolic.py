@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from onemodel.backends.exact import elementary, powers
 from onemodel.backends.exact.program import Operand, Program, Trace, Value, program_of
+from onemodel.backends.fusion import Expression, Fusion, any_from
 
 FLOATS = ("float32", "float64")
 
-_LARGE = 1 << 15
-"""Elements from which on passes through memory cost more than the steps of a program."""
+_CODES = {1: "float32", 9: "bool", 11: "float64"}
+"""Element types by ONNX's codes."""
 
-_LONG = 8
-"""Instructions, likewise."""
+_LARGE = 1 << 15
+"""Elements from which on a program is faster than functions one by one."""
+
+_LONG = 3
+"""Instructions of such a program; from ``_HUGE`` elements on also shorter ones are."""
+
+_HUGE = 1 << 21
 
 
 class Untraceable(Exception):
@@ -40,6 +46,26 @@ class Symbol(Value):
     __hash__ = None  # type: ignore[assignment]
 
 
+class Number(float):
+    """A constant of one element, in place of an array."""
+
+    shape = ()
+    dtype: str
+
+    def __new__(cls, value: float, dtype: str) -> Self:
+        self = super().__new__(cls, value)
+        self.dtype = dtype
+        return self
+
+    def _refuse(self, other: Any) -> Any:
+        if isinstance(other, Value):
+            return NotImplemented
+        raise Untraceable("arithmetic of constants")
+
+    __add__ = __sub__ = __mul__ = __truediv__ = __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _refuse
+    __hash__ = None  # type: ignore[assignment]
+
+
 class Symbols(Trace):
     """The namespace that a function is traced with: what programs can express of the exact namespace."""
 
@@ -52,11 +78,19 @@ class Symbols(Trace):
         return lambda *operands: self._inlined(name, *operands)
 
     def _inlined(self, name: str, *operands: Any) -> Value:
-        dtypes = {operand.dtype if isinstance(operand, Value) else None for operand in operands}
+        dtypes = {operand.dtype if isinstance(operand, (Value, Number)) else None for operand in operands}
         dtype = dtypes.pop()
-        if dtypes or dtype not in FLOATS:
+        like = next((operand for operand in operands if isinstance(operand, Value)), None)
+        if dtypes or dtype not in FLOATS or like is None:
             raise Untraceable(f"{name} of {dtype} and {dtypes}")
-        return self.embed(elementary.program(name, dtype), *operands)
+        values = [operand if isinstance(operand, Value) else self._full(operand, like) for operand in operands]
+        return self.embed(elementary.program(name, dtype), *values)
+
+    def _full(self, number: float, like: Value) -> Value:
+        """The number in each element, as a value."""
+        bits = np.asarray(number, like.dtype).view("i8" if like.dtype == "float64" else "u4").item()
+        kind = "int64" if like.dtype == "float64" else "uint32"
+        return self.bitcast((self.bitcast(like, kind) & 0) | bits, like.dtype)
 
     @staticmethod
     def constant(value: Any, like: Value) -> float | int | bool:
@@ -92,27 +126,73 @@ class Symbols(Trace):
         raise Untraceable("where of two numbers")
 
     def maximum(self, x: Any, y: Any) -> Value:
-        """The larger one of an array's element and a number; -0 lies below +0, NaN stays."""
-        x, y = self._array_and_number(x, y)
+        """The larger one of each pair; -0 lies below +0, NaN stays."""
+        x, y = self._floats(x, y)
+        if isinstance(y, Value):
+            larger, total = super().maximum(x, y), x + y
+            return super().where(self.equal(larger, 0.0) & self.equal(total, 0.0), total, larger)
         if y != 0:
             return super().maximum(x, y)
-        less = x < 0.0 if math.copysign(1, y) < 0 else self.logical_not((x > 0.0) | self.isnan(x))
-        return super().where(less, y, x)
+        if math.copysign(1, y) > 0:
+            return super().maximum(x, y) + 0.0  # whichever zero it is
+        return super().where(x < 0.0, y, x)
 
     def minimum(self, x: Any, y: Any) -> Value:
         """The smaller one, in the same order."""
-        x, y = self._array_and_number(x, y)
+        x, y = self._floats(x, y)
+        if isinstance(y, Value):
+            smaller, total = super().minimum(x, y), -x - y
+            return super().where(self.equal(smaller, 0.0) & self.equal(total, 0.0), -total, smaller)
         if y != 0:
             return super().minimum(x, y)
         more = x > 0.0 if math.copysign(1, y) > 0 else self.logical_not((x < 0.0) | self.isnan(x))
         return super().where(more, y, x)
 
     @staticmethod
-    def _array_and_number(x: Any, y: Any) -> tuple[Value, float]:
+    def _floats(x: Any, y: Any) -> tuple[Value, Any]:
+        """Two operands of one float type, an array first; a number is a Python number."""
         x, y = (x, y) if isinstance(x, Value) else (y, x)
-        if not isinstance(x, Value) or x.dtype not in FLOATS or isinstance(y, Value) or math.isnan(y):
-            raise Untraceable("extremes of other than floats and a number")
-        return x, y
+        if not isinstance(x, Value) or x.dtype not in FLOATS or getattr(y, "dtype", x.dtype) != x.dtype:
+            raise Untraceable("extremes of other than floats of one type")
+        if not isinstance(y, Value) and math.isnan(y):
+            raise Untraceable("extremes of arrays and NaN")
+        return x, y if isinstance(y, Value) else float(y)
+
+    @staticmethod
+    def reshape(x: Any, shape: tuple[int, ...]) -> Any:
+        """Of a constant alone: arrays have no shape here."""
+        if not isinstance(x, Number) or shape != ():
+            raise Untraceable("reshape")
+        return x
+
+    def floor(self, x: Value) -> Value:
+        """The greatest integer that is not above."""
+        return self.emit("floor", x.dtype, x)
+
+    def ceil(self, x: Value) -> Value:
+        """The least integer that is not below."""
+        return self.emit("ceil", x.dtype, x)
+
+    def power(self, x: Any, y: Any) -> Value:
+        """See ``extension.power``."""
+        result: Value = self.pow(x, y)
+        return result
+
+    def add_all(self, arrays: Sequence[Any]) -> Value:
+        """See ``extension.add_all``; of up to two arrays."""
+        if len(arrays) > 2:
+            raise Untraceable("a sum that is rounded once")
+        result: Value = arrays[0] if len(arrays) == 1 else arrays[0] + arrays[1]
+        return result
+
+    def convert(self, x: Value, code: int, *, saturate: Any = True, round_mode: str = "up") -> Value:
+        """See ``extension.convert``; between the types of programs that functions have."""
+        dtype = _CODES.get(code)
+        if dtype is None:
+            raise Untraceable(f"a cast to the type {code}")
+        if x.dtype == dtype:
+            return x
+        return self.not_equal(x, 0.0) if dtype == "bool" else self.astype(x, dtype)
 
 
 def traced(function: Callable[..., Any], dtypes: Sequence[str], options: Mapping[str, Any]) -> Program | None:
@@ -125,11 +205,65 @@ def traced(function: Callable[..., Any], dtypes: Sequence[str], options: Mapping
     """
     symbols = Symbols()
     values = [symbols.input(dtype) for dtype in dtypes]
+    return _recorded(symbols, lambda: function(*values, **options, xp=symbols))
+
+
+def traced_expression(expression: Expression) -> Program | None:
+    """The program of an expression; None where it cannot be one."""
+    if not {*expression.dtypes()} <= {*_CODES.values()}:
+        return None
+    symbols = Symbols()
+    values: list[Any] = [symbols.input(dtype) for dtype in expression.inputs]
+
+    def record() -> Any:
+        for constant in expression.constants:
+            if constant.dtype.name not in FLOATS:
+                raise Untraceable("a truth value")
+            values.append(Number(constant.item(), constant.dtype.name))
+        for element in expression.elements:
+            operands = [None if operand is None else values[operand] for operand in element.operands]
+            result = element.function(*operands, **element.attributes, xp=symbols)
+            if not isinstance(result, Value) or result.dtype != element.dtype:
+                raise Untraceable("a result of another type")
+            values.append(result)
+        return values[-1]
+
+    return _recorded(symbols, record)
+
+
+def _recorded(symbols: Symbols, record: Callable[[], Any]) -> Program | None:
     try:
-        result = function(*values, **options, xp=symbols)
+        result = record()
     except (Untraceable, TypeError, AttributeError, ValueError):
         return None
     return program_of(symbols, result) if isinstance(result, Value) else None
+
+
+class ProgramFusion(Fusion):
+    """Expressions in exact mode on NumPy: each becomes one program."""
+
+    def takes(self, expression: Expression) -> bool:
+        return traced_expression(expression) is not None
+
+    def step(self, expression: Expression) -> Callable[..., Any]:
+        programs: list[Program | None] = []
+
+        def run(*arrays: Any) -> Any:
+            if not any_from(_LARGE, arrays):
+                return NotImplemented
+            if not programs:
+                programs.append(traced_expression(expression))
+            program, shape = programs[0], expression.shape_of(arrays)
+            if program is None or shape is None or not _pays(program, math.prod(shape)):
+                return NotImplemented
+            return elementary.run(program, *arrays, xp=None)
+
+        return run
+
+
+def _pays(program: Program, size: int) -> bool:
+    """Whether a program is faster than the functions that it is made of, one by one."""
+    return size >= _HUGE or (size >= _LARGE and len(program.instructions) >= _LONG)
 
 
 def fused(function: Callable[..., Any], options: Mapping[str, Any]) -> Callable[..., Any]:

@@ -15,14 +15,15 @@ import onemodel
 from onemodel.backends import get_backend
 from onemodel.backends.exact import elementary
 from onemodel.backends.exact.elementary import host_runner
-from onemodel.backends.exact.symbolic import FLOATS, Symbols, fused, traced
+from onemodel.backends.exact.symbolic import FLOATS, Symbols, fused, traced, traced_expression
+from onemodel.backends.fusion import Element, Expression
 from onemodel.ops import registry
 from tests.exact.test_source import compiled, same, sample
 from tests.ops.harness import model
 
 XP: Any = get_backend("numpy").namespace("exact")
 
-UNTRACEABLE = {"Ceil", "Floor", "IsInf", "Sign"}
+UNTRACEABLE = {"IsInf", "Sign"}
 """Operators of one array that programs have no operations for; all are one primitive."""
 
 ATTRIBUTES: dict[str, list[dict[str, Any]]] = {
@@ -131,6 +132,50 @@ def test_two_arrays_and_conditions() -> None:
     b[::3] = a[::3]
     with np.errstate(all="ignore"):
         same(host_runner(program)(a, b), body(a, b, low=0.0, xp=XP))
+
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("op", ["Max", "Min"])
+def test_extremes_of_pairs_and_of_numbers(op: str, dtype: str) -> None:
+    function = _function(op)
+    a, b = (x.reshape(-1) for x in np.meshgrid(np.array(SPECIAL, dtype), np.array(SPECIAL, dtype)))
+    program = traced(function, [dtype, dtype], {})
+    assert program is not None
+    with np.errstate(all="ignore"):
+        same(host_runner(program)(a, b), function(a, b, xp=XP))
+    for number in np.array(SPECIAL, dtype):
+        element = Element(function, {}, function, (0, 1), True, dtype)
+        program = traced_expression(Expression((dtype,), (np.array([number]),), (element,)))
+        assert (program is None) == np.isnan(number)
+        if program is not None:
+            with np.errstate(all="ignore"):
+                same(host_runner(program)(a), function(a, number.reshape(()), xp=XP))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_numbers_in_functions_of_two(dtype: str) -> None:
+    x = np.abs(sample(dtype, 512, 9))
+    for number in (2.0, -0.5, np.inf):
+        element = Element(_function("Pow"), {}, _function("Pow"), (0, 1), True, dtype)
+        program = traced_expression(Expression((dtype,), (np.array(number, dtype),), (element,)))
+        assert program is not None
+        with np.errstate(all="ignore"):
+            same(host_runner(program)(x), _function("Pow")(x, np.array(number, dtype), xp=XP))
+
+
+@pytest.mark.parametrize("shapes", [((4, 1), (1, 5)), ((2, 3, 400), (3, 1)), ((), (7,)), ((0, 3), (3,)), ((1,), ())])
+def test_programs_broadcast(shapes: tuple[tuple[int, ...], ...]) -> None:
+    program = traced(lambda a, b, /, *, xp: xp.exp(a) * b - a, ["float32", "float32"], {})
+    assert program is not None
+    random = np.random.default_rng(3)
+    a, b = (random.standard_normal(shape).astype(np.float32) for shape in shapes)
+    got = host_runner(program)(a, b)
+    want = XP.exp(a) * b - a
+    assert got.shape == want.shape
+    same(got.reshape(-1), want.reshape(-1))
 
 
 def test_numbers_are_those_of_the_dtype() -> None:
