@@ -23,7 +23,9 @@ from onemodel.backends.base import (
     Transfer,
     build_namespace,
 )
+from onemodel.backends.cupy_fusion import KernelFusion
 from onemodel.backends.cupy_narrow import NarrowArray
+from onemodel.backends.fusion import Fusion
 
 _CUDA = (2, 13)
 """DLPack's kDLCUDA and kDLCUDAManaged."""
@@ -48,6 +50,7 @@ class CupyBackend(Backend):
     def __init__(self, device: int | None = None) -> None:
         self._device = device
         self._exact: Backend | None = None
+        self._fusions: dict[str, Fusion] = {"fast": KernelFusion()}
         self._generic = NamespaceCache(
             fast=lambda: build_namespace("cupy fast", library, cupy_fast.MEMBERS),
             exact=lambda: self.for_mode("exact").namespace("exact"),
@@ -79,6 +82,9 @@ class CupyBackend(Backend):
 
     def program(self, function: Callable[..., Any]) -> Kernel | None:
         return cupy_programs.kernel_of(function)
+
+    def fusion(self, mode: str) -> Fusion | None:
+        return self._fusions.get(mode)
 
     def from_host(self, array: np.ndarray[Any, Any]) -> Array:
         with self._on_device():
