@@ -393,6 +393,37 @@ def test_every_kernel_is_found() -> None:
     assert counts == {"attention.cu": 12, "indices.cu": 11, "rows.cu": 16, "taps.cu": 2, "windows.cu": 32}
 
 
+def merged_kernels() -> list[str | None]:
+    """Kernels of nodes together: all types, all ways in which inputs broadcast, choices, casts and numbers."""
+    from onemodel.backends import cupy_fusion
+    from onemodel.backends.fusion import Element, Expression
+
+    def element(op: str, operands: tuple[int, ...], dtype: str, **attributes: Any) -> Element:
+        entry = registry.find("", op, 21)
+        assert entry is not None
+        return Element(entry.function, attributes, entry.function, operands, entry.widen in (True, "fast"), dtype)
+
+    texts = []
+    for name, code in (("float32", 1), ("float64", 11), ("float16", 10), ("bfloat16", 16)):
+        operators = [
+            element("Add", (0, 1), name),
+            element("Mul", (5, 2), name),
+            element("Gelu", (6,), name, approximate="tanh"),
+            element("Less", (7, 3), "bool"),
+            element("Where", (8, 6, 7), name),
+            element("Clip", (9, 4), name),
+            element("Cast", (8,), "float32", to=1),
+            element("Cast", (11,), name, to=code),
+            element("Sub", (10, 12), name),
+        ]
+        constants = (np.array(0.1, np.dtype(name)),)
+        kinds = ["all", "trailing", "leading", "middle"]
+        texts.append(cupy_fusion.written(Expression((name,) * 4, constants, tuple(operators)), kinds))
+        compared = (element("Less", (0, 1), "bool"), element("Or", (3, 2), "bool"))
+        texts.append(cupy_fusion.written(Expression((name, name, "bool"), (), compared), ["all", "one", "all"]))
+    return texts
+
+
 COMPILE = """
 import sys
 from cupy.cuda import compiler
@@ -431,11 +462,13 @@ def test_kernels_compile_for_gpus(arch: str, cupy: Any, request: pytest.FixtureR
     from onemodel.backends import cupy_programs
 
     texts = {source.read_text(encoding="utf-8"): names_in(source) for source in SOURCES}
-    written = [
-        text.replace("void program(", f"void program{i}(")
-        for i, (dtype, (function, count, attributes)) in enumerate(product(FLOATS, programs().values()))
-        if (text := cupy_programs.written(function, count, dtype, attributes)) is not None
+    every = [
+        cupy_programs.written(*entry[:2], dtype, entry[2]) for dtype, entry in product(FLOATS, programs().values())
     ]
+    merged = merged_kernels()
+    assert None not in merged
+    every += merged
+    written = [text.replace("void program(", f"void program{i}(") for i, text in enumerate(every) if text is not None]
     texts["".join(written)] = [re.findall(r"program\d+", text)[0] for text in written]
     common = SOURCES[0].with_name("common.cuh").read_text(encoding="utf-8")
     for text, names in texts.items():
