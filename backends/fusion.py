@@ -58,12 +58,14 @@ class Expression:
 
     def shape_of(self, arrays: Sequence[Array]) -> tuple[int, ...] | None:
         """The result's shape; None where the arrays do not fit, or a constant has more axes than they."""
-        if any(array.dtype.name != dtype for array, dtype in zip(arrays, self.inputs, strict=True)):
+        if any(array.dtype != dtype for array, dtype in zip(arrays, self.inputs, strict=True)):
             return None
-        try:
-            shape = np.broadcast_shapes(*(array.shape for array in arrays))
-        except ValueError:
-            return None
+        shape: tuple[int, ...] = arrays[0].shape
+        if any(array.shape != shape for array in arrays):
+            try:
+                shape = np.broadcast_shapes(*(array.shape for array in arrays))
+            except ValueError:
+                return None
         return None if any(constant.ndim > len(shape) for constant in self.constants) else shape
 
 
@@ -97,14 +99,6 @@ class Fusion(ABC):
 
         It returns NotImplemented for arrays that had better go through the operators one by one, or that fail in one.
         """
-
-
-def any_from(size: int, arrays: Sequence[Array]) -> bool:
-    """Whether an array has so many elements or more."""
-    for array in arrays:  # noqa: SIM110 - faster than any(); small runs ask it again and again
-        if array.size >= size:
-            return True
-    return False
 
 
 def blocks_of(shape: Sequence[int], most: int) -> Iterator[Block]:

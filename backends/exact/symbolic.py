@@ -14,7 +14,7 @@ import numpy as np
 
 from onemodel.backends.exact import elementary, powers
 from onemodel.backends.exact.program import Operand, Program, Trace, Value, program_of
-from onemodel.backends.fusion import Expression, Fusion, any_from
+from onemodel.backends.fusion import Expression, Fusion
 
 FLOATS = ("float32", "float64")
 
@@ -22,12 +22,13 @@ _CODES = {1: "float32", 9: "bool", 11: "float64"}
 """Element types by ONNX's codes."""
 
 _LARGE = 1 << 15
-"""Elements from which on a program is faster than functions one by one."""
+"""Elements from which on a program is faster than functions one by one, by ``python -m bench.fusion``."""
 
-_LONG = 3
-"""Instructions of such a program; from ``_HUGE`` elements on also shorter ones are."""
+_LONG = 4
+"""Instructions of such a program."""
 
-_HUGE = 1 << 21
+_HUGE = 1 << 22
+"""Elements from which on that also holds for shorter programs, and for arrays that broadcast."""
 
 
 class Untraceable(Exception):
@@ -246,24 +247,34 @@ class ProgramFusion(Fusion):
         return traced_expression(expression) is not None
 
     def step(self, expression: Expression) -> Callable[..., Any]:
-        programs: list[Program | None] = []
+        program: Program | None = None
+        least: float = _LARGE
 
         def run(*arrays: Any) -> Any:
-            if not any_from(_LARGE, arrays):
+            nonlocal program, least
+            for array in arrays:  # the cheapest way to ask: small runs do so again and again
+                if array.size >= least:
+                    break
+            else:
                 return NotImplemented
-            if not programs:
-                programs.append(traced_expression(expression))
-            program, shape = programs[0], expression.shape_of(arrays)
-            if program is None or shape is None or not _pays(program, math.prod(shape)):
+            if program is None:
+                program = traced_expression(expression)
+                least = _least(program)
+                return run(*arrays)
+            size = max(array.size for array in arrays)
+            if size < _HUGE and any(array.size not in (size, 1) for array in arrays):
                 return NotImplemented
-            return elementary.run(program, *arrays, xp=None)
+            shape = expression.shape_of(arrays)
+            return NotImplemented if shape is None else elementary.run(program, *arrays, xp=None)
 
         return run
 
 
-def _pays(program: Program, size: int) -> bool:
-    """Whether a program is faster than the functions that it is made of, one by one."""
-    return size >= _HUGE or (size >= _LARGE and len(program.instructions) >= _LONG)
+def _least(program: Program | None) -> float:
+    """The elements from which on a program is faster than the functions that it is made of, one by one."""
+    if program is None:
+        return math.inf
+    return _LARGE if len(program.instructions) >= _LONG else _HUGE
 
 
 def fused(function: Callable[..., Any], options: Mapping[str, Any]) -> Callable[..., Any]:

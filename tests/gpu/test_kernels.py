@@ -463,7 +463,8 @@ def test_kernels_compile_for_gpus(arch: str, cupy: Any, request: pytest.FixtureR
 
     texts = {source.read_text(encoding="utf-8"): names_in(source) for source in SOURCES}
     every = [
-        cupy_programs.written(*entry[:2], dtype, entry[2]) for dtype, entry in product(FLOATS, programs().values())
+        cupy_programs.written(function, count, dtype, attributes)
+        for dtype, (function, count, attributes) in product(FLOATS, programs().values())
     ]
     merged = merged_kernels()
     assert None not in merged

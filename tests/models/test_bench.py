@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import exact_models, light, overhead
+from bench import exact_models, fusion, light, overhead
 from tests.exact.digest_models import models
 
 
@@ -67,3 +67,12 @@ def test_exact_models(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     assert float(ratio) == pytest.approx(float(exact) / float(fast), rel=0.1)
     assert any(line[2:3] == ["MatMul"] for line in lines)
     assert not any("digits" in line for line in lines)
+
+
+def test_fusion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fusion.main(["--only", "Silu", "--seconds", "0.01", "--rows", "4", "32"]) == 0
+    lines = [line.replace("│", " ").split() for line in capsys.readouterr().out.splitlines()]
+    ratios = [[float(cell) for cell in line[1:]] for line in lines if line[:1] == ["Silu"]]
+    assert [len(row) for row in ratios] == [2, 2]
+    alone, together = fusion.programs(fusion.CHAINS["Silu"], "exact")
+    assert len(together.steps) == len(alone.steps) + 1
