@@ -33,6 +33,7 @@ class ExactCupyBackend(CupyBackend):
     def __init__(self, device: int | None = None) -> None:
         super().__init__(device)
         self._namespaces = NamespaceCache(exact=self._made)
+        self._fusions = {"exact": cupy_exact_programs.ExactFusion()}
 
     def _made(self) -> Namespace:
         with self._on_device():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -11,11 +11,13 @@ import cupy
 from onemodel.backends.base import Array, Kernel
 from onemodel.backends.cupy_exact_array import ExactArray
 from onemodel.backends.cupy_exact_launch import loaded
-from onemodel.backends.cupy_launch import BLOCK, blocks_for, typed
+from onemodel.backends.cupy_fusion import KernelFusion, placed
+from onemodel.backends.cupy_launch import BLOCK, Launch, blocks_for, typed
 from onemodel.backends.cupy_run import row_major
 from onemodel.backends.exact.program import Program
 from onemodel.backends.exact.source import cuda_source
-from onemodel.backends.exact.symbolic import FLOATS, traced
+from onemodel.backends.exact.symbolic import FLOATS, traced, traced_expression
+from onemodel.backends.fusion import Expression
 
 
 @cache
@@ -55,3 +57,23 @@ def _run(function: Callable[..., Any], /, *arrays: Any, xp: Any, **attributes: A
 def kernel_of(function: Callable[..., Any]) -> Kernel:
     """See ``Backend.program``."""
     return Kernel(partial(_run, function), 0, FLOATS, partial=True)
+
+
+class ExactFusion(KernelFusion):
+    """Expressions in exact mode: each becomes one program, and that one kernel."""
+
+    def takes(self, expression: Expression) -> bool:
+        return traced_expression(expression) is not None
+
+    def kernel(self, expression: Expression, kinds: Sequence[str]) -> Launch | None:
+        program = traced_expression(expression)
+        if program is None:
+            return None
+        places = [placed(i, kind) for i, kind in enumerate(kinds)]
+        return loaded(cuda_source(program, "program", places), (), ("program",))["program"]
+
+    def bare(self, array: Array) -> Array | None:
+        return array.array if isinstance(array, ExactArray) else None
+
+    def wrapped(self, array: Array) -> Array:
+        return ExactArray(array)

@@ -36,41 +36,56 @@ class KernelFusion(Fusion):
     def takes(self, expression: Expression) -> bool:
         return written(expression, ["all"] * len(expression.inputs)) is not None
 
+    def kernel(self, expression: Expression, kinds: Sequence[str]) -> Launch | None:
+        """The kernel for inputs that broadcast so."""
+        text = written(expression, kinds)
+        return None if text is None else compiled(text)
+
+    def bare(self, array: Array) -> Array | None:
+        """CuPy's array in one of the backend's."""
+        return array if isinstance(array, cupy.ndarray) else None
+
+    def wrapped(self, array: Array) -> Array:
+        """The other way round."""
+        return array
+
     def step(self, expression: Expression) -> Callable[..., Any]:
         dtype = np.dtype(expression.elements[-1].dtype)
         known: dict[Any, Plan | None] = {}
 
         def run(*arrays: Any) -> Any:
+            inputs = [self.bare(array) for array in arrays]
+            if any(array is None for array in inputs):
+                return NotImplemented
             key = (cupy.cuda.runtime.getDevice(), *[(array.shape, array.dtype) for array in arrays])
             if key not in known:
                 if len(known) >= _KEPT:
                     known.clear()
-                known[key] = _planned(expression, arrays)
+                known[key] = self._planned(expression, arrays)
             plan = known.get(key)
             if plan is None:
                 return NotImplemented
             shape, launch, places = plan
             result = cupy.empty(shape, dtype)
             arguments: list[Any] = []
-            for array, place in zip(arrays, places, strict=True):
+            for array, place in zip(inputs, places, strict=True):
                 arguments += (row_major(array), *place)
             launch((blocks_for(result.size),), (BLOCK,), typed((*arguments, result, result.size)))
-            return result
+            return self.wrapped(result)
 
         return run
 
-
-def _planned(expression: Expression, arrays: Sequence[Array]) -> Plan | None:
-    """How to launch the kernel for such arrays; None where it takes none."""
-    shape = expression.shape_of(arrays)
-    if shape is None or 0 in shape:
-        return None
-    found = [broadcasting(array.shape, shape) for array in arrays]
-    kinds = [kind for kind, _ in found]
-    if "other" in kinds or (math.prod(shape) >= _MOST and not {*kinds} <= {"all", "one"}):
-        return None
-    text = written(expression, kinds)
-    return None if text is None else (shape, compiled(text), [numbers for _, numbers in found])
+    def _planned(self, expression: Expression, arrays: Sequence[Array]) -> Plan | None:
+        """How to launch the kernel for such arrays; None where it takes none."""
+        shape = expression.shape_of(arrays)
+        if shape is None or 0 in shape:
+            return None
+        found = [broadcasting(array.shape, shape) for array in arrays]
+        kinds = [kind for kind, _ in found]
+        if "other" in kinds or (math.prod(shape) >= _MOST and not {*kinds} <= {"all", "one"}):
+            return None
+        launch = self.kernel(expression, kinds)
+        return None if launch is None else (shape, launch, [numbers for _, numbers in found])
 
 
 def broadcasting(given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[str, tuple[np.uint32, ...]]:
@@ -89,6 +104,12 @@ def broadcasting(given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[str, t
     return ("leading", (np.uint32(inner),)) if outer == 1 else ("middle", (np.uint32(inner), np.uint32(count)))
 
 
+def placed(number: int, kind: str) -> tuple[list[str], str]:
+    """The parameters that an input of a kernel takes besides, and the place of its element that goes with element i."""
+    index = _INDICES[kind]
+    return [f"unsigned {name}{number}" for name in "mn" if f"{name}{{0}}" in index], index.format(number)
+
+
 def written(expression: Expression, kinds: Sequence[str]) -> str | None:
     """The kernel ``program`` of an expression whose inputs broadcast so; None where it cannot be written down."""
     dtypes = [np.dtype(dtype) for dtype in expression.dtypes()]
@@ -97,10 +118,9 @@ def written(expression: Expression, kinds: Sequence[str]) -> str | None:
     trace = Trace()
     parameters = []
     values: list[Symbol] = []
-    for i, kind in enumerate(kinds):
-        parameters.append(f"const {STORED[dtypes[i]]}* x{i}")
-        parameters += [f"unsigned {name}{i}" for name in "mn" if f"{name}{{0}}" in _INDICES[kind]]
-        values.append(trace.loaded(f"x{i}[{_INDICES[kind].format(i)}]", dtypes[i]))
+    for i, (numbers, index) in enumerate(map(placed, range(len(kinds)), kinds)):
+        parameters += [f"const {STORED[dtypes[i]]}* x{i}", *numbers]
+        values.append(trace.loaded(f"x{i}[{index}]", dtypes[i]))
     try:
         values += [trace.number(constant.item(), constant.dtype) for constant in expression.constants]
         for element in expression.elements:

@@ -6,6 +6,8 @@ numbers, with IEEE 754's division and square root (``CUDA_OPTIONS``, ``C_OPTIONS
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from onemodel.backends.exact.program import Constant, Instruction, Program
@@ -86,13 +88,22 @@ class Source:
         body = "\n".join([*lines, f"return v{len(dtypes) - 1};"])
         self.text.append(f"{self.qualifier} {TYPES[dtypes[-1]]} {name}({arguments})\n{{\n{body}\n}}")
 
-    def kernel(self, program: Program, name: str) -> None:
-        """Add a CUDA kernel ``name(x0, ..., out, count)`` on arrays of ``count`` elements, for any grid of one axis."""
+    def kernel(self, program: Program, name: str, places: Sequence[tuple[Sequence[str], str]] = ()) -> None:
+        """Add a CUDA kernel ``name(x0, ..., out, count)`` on arrays of ``count`` elements, for any grid of one axis.
+
+        Args:
+            places: for each input the parameters that follow it, and where its element lies that goes with element
+                ``i``; by default all lie at ``i``.
+        """
         self.scalar(program, f"{name}_of_one")
-        arguments = "".join(f"const {TYPES[dtype]} *x{i}, " for i, dtype in enumerate(program.inputs))
-        values = ", ".join(f"x{i}[i]" for i in range(len(program.inputs)))
+        places = places or [((), "i")] * len(program.inputs)
+        parameters: list[str] = []
+        for i, (dtype, (more, _)) in enumerate(zip(program.inputs, places, strict=True)):
+            parameters += [f"const {TYPES[dtype]} *x{i}", *more]
+        parameters += [f"{TYPES[program.dtypes[-1]]} *out", "long long count"]
+        values = ", ".join(f"x{i}[{index}]" for i, (_, index) in enumerate(places))
         self.text.append(
-            f'extern "C" __global__ void {name}({arguments}{TYPES[program.dtypes[-1]]} *out, long long count)\n{{\n'
+            f'extern "C" __global__ void {name}({", ".join(parameters)})\n{{\n'
             "const long long step = (long long)gridDim.x * blockDim.x;\n"
             "for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step)\n"
             f"out[i] = {name}_of_one({values});\n}}"
@@ -212,8 +223,8 @@ def _number(value: np.ndarray[tuple[()], np.dtype[np.generic]] | np.generic) -> 
     return f"{int(item)}{'u' if dtype == 'uint32' else ''}"
 
 
-def cuda_source(program: Program, name: str) -> str:
+def cuda_source(program: Program, name: str, places: Sequence[tuple[Sequence[str], str]] = ()) -> str:
     """CUDA C++ with the kernel ``name`` of a program, see ``Source.kernel``; to be compiled with ``CUDA_OPTIONS``."""
     source = Source(CUDA_QUALIFIER)
-    source.kernel(program, name)
+    source.kernel(program, name, places)
     return str(source)

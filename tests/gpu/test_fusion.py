@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 
 import onemodel
 from onemodel.program import Together
+from tests.exact.test_source import sample
 from tests.gpu import cpu_kernels, stand_in
 from tests.test_fusion import CONSTANTS, SHAPES, WRITTEN_OUT, graph, groups
 
@@ -52,6 +53,21 @@ def test_written_out_functions(cupy: Any, name: str, shapes: str) -> None:
     given = {n: random.standard_normal(s).astype(np.float32) for n, s in zip("xy", SHAPES[shapes], strict=True)}
     ran = check(model, given, rtol=2e-6)
     assert bool(ran) == (shapes != "empty")
+
+
+@pytest.mark.parametrize("shapes", ["alike", "rows", "columns", "channels", "both ways", "one", "scalar", "empty"])
+@pytest.mark.parametrize("name", ["gelu", "hard swish", "choice"])
+def test_exact_mode_gives_numpys_bits(cupy: Any, name: str, shapes: str) -> None:
+    model = graph(CONSTANTS + WRITTEN_OUT[name], "float x, float y")
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.ClearField("shape")
+    numbers = sample("float32", 2048, 3)
+    given = {n: numbers[: int(np.prod(s))].reshape(s) for n, s in zip("xy", SHAPES[shapes], strict=True)}
+    session = onemodel.Session(model, backend="cupy", mode="exact", outputs="numpy")
+    want = onemodel.Session(model, mode="exact", kernels="generic").run(None, given)[0]
+    got = session.run(None, given)[0]
+    assert (got.shape, got.tobytes()) == (want.shape, want.tobytes())
+    assert any(step.node.parts for step in session.profile(given).nodes) == (shapes != "empty")
 
 
 @pytest.mark.parametrize("pair", [((2, 3, 4), (2, 1, 4)), ((2, 1, 4, 1), (3, 1, 5)), ((4,), (5, 3, 4)), ((), (3,))])
