@@ -197,7 +197,9 @@ class Trace:
         if dtype == x.dtype:
             return x
         if dtype == self.bool:
-            return self.emit(f"{x.name} != 0", dtype)
+            # By bits: subnormal float32 numbers compare as 0.
+            value = x.name if x.dtype == np.float64 else f"(__float_as_uint({x.name}) << 1)"
+            return self.emit(f"{value} != 0", dtype)
         if dtype.itemsize > 2:
             return self.emit(f"({_VARIABLES.get(dtype, 'float')}){x.name}", dtype)
         if x.dtype == np.float64:

@@ -160,6 +160,19 @@ def test_halves_are_rounded_at_each_node(cupy: Any) -> None:
         assert check(model, given) == ["Mul+Mul+Less+Where+Sub"]
 
 
+def test_subnormal_numbers_are_true(cupy: Any) -> None:
+    """By their bits, whatever the GPU flushes."""
+    from onemodel.backends.cupy_programs import Trace
+
+    for dtype, text in ((np.float32, "(__float_as_uint(v0) << 1) != 0"), (np.float64, "v0 != 0")):
+        trace = Trace()
+        trace.convert(trace.loaded("x0[i]", np.dtype(dtype)), TensorProto.BOOL)
+        assert trace.lines[-1] == f"const bool v1 = {text};"
+    model = graph("b = Cast<to = 9>(x) c = Cast<to = 1>(b) z = Sub(c, y)")
+    x = np.array([[1e-45, -3e-39, 0.0, -0.0, np.nan, 2.0]], np.float32)
+    assert check(model, {"x": x, "y": np.ones_like(x)}) == ["Cast+Cast+Sub"]
+
+
 def test_what_the_host_reads(cupy: Any) -> None:
     """Resize reads its scales there, so nobody can leave them inside a step; what only shapes need runs there alone."""
     model = graph(
