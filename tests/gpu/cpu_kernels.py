@@ -46,8 +46,10 @@ def _folder() -> Path:
 
 
 @cache
-def build(source: str) -> ctypes.CDLL:
+def build(source: str) -> ctypes.PyDLL:
     """The shared library of a C++ source, kept in the user's cache folder under a hash of all that it depends on.
+
+    Its kernels share threadIdx and the like, so that only one may run at a time: calls keep Python's lock.
 
     Raises:
         RuntimeError: it does not compile; with the compiler's words.
@@ -66,7 +68,7 @@ def build(source: str) -> ctypes.CDLL:
             if done.returncode:
                 raise RuntimeError(f"g++ does not take it:\n{done.stderr[:6000]}\n{source}")
             made.replace(library)
-    return ctypes.CDLL(str(library))
+    return ctypes.PyDLL(str(library))
 
 
 def launch(
