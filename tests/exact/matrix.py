@@ -155,6 +155,7 @@ def rows() -> list[Row]:
     found += [Row("hash seed", seed, {"PYTHONHASHSEED": seed}, quick=seed == "1") for seed in ("0", "1")]
     # It lacks half of the types, so a quick run takes all that it has.
     found.append(Row("array library", "array-api-strict", arguments=["--backend", "strict", "--every", "1"]))
+    found.append(Row("array library", "CuPy, or its stand-in", arguments=["--backend", "cupy"]))
     found.append(Row("NumPy", "oldest", python=_environment("oldest", oldest_numpy()), quick=False))
     found.append(Row("NumPy", "newest", python=_environment("newest", "numpy"), quick=False))
     for cpu in ("cortex-a72", "neoverse-n1"):
