@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,24 @@ def test_it_says_at_once_what_is_missing(
     assert gpu.main(["--check", "--time", "--out", str(tmp_path)]) == 2
     assert capsys.readouterr().err == "missing: cupy; torch\n"
     assert list(tmp_path.iterdir()) == []
+
+
+ABSENT = """
+import sys
+
+for name in ("pytest", "hypothesis", "array_api_strict", "onnxruntime"):
+    sys.modules[name] = None
+from bench import gpu
+
+row = gpu.check_exact(gpu.Clock(60), True, 3)
+assert row["passed"] == 3, row
+"""
+
+
+@pytest.mark.skipif(cpu_kernels.compiler() is None, reason="g++, which builds the kernels, is not there")
+def test_checks_need_no_tools_of_the_tests(root: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", ABSENT], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 def test_the_stand_in_is_not_timed(tmp_path: Path) -> None:
