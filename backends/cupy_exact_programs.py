@@ -7,6 +7,7 @@ from functools import cache, partial
 from typing import Any
 
 import cupy
+import numpy as np
 
 from onemodel.backends.base import Array, Kernel
 from onemodel.backends.cupy_exact_array import ExactArray
@@ -43,9 +44,11 @@ def _traced(function: Callable[..., Any], dtypes: tuple[str, ...], attributes: A
 
 
 def _run(function: Callable[..., Any], /, *arrays: Any, xp: Any, **attributes: Any) -> Any:
-    """The operator on arrays of one shape."""
-    if any(not isinstance(x, ExactArray) or x.shape != arrays[0].shape for x in arrays):
-        return NotImplemented
+    """The operator on arrays of one shape, and of one type but for booleans."""
+    first = arrays[0]
+    for x in arrays:
+        if not isinstance(x, ExactArray) or x.shape != first.shape or x.dtype not in (first.dtype, np.dtype(bool)):
+            return NotImplemented
     try:
         program = _traced(function, tuple(x.dtype.name for x in arrays), tuple(attributes.items()))
     except TypeError:  # an attribute that is a list

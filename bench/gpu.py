@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from itertools import chain
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -243,6 +244,41 @@ def time_choices(clock: Clock, bounds: Mapping[str, float]) -> Iterator[dict[str
                     return
 
 
+def time_exact(clock: Clock, size: int = 4096) -> Iterator[dict[str, Any]]:
+    """Operators in exact mode on matrices of that size, as a multiple of fast mode's time."""
+    import cupy
+    from onnx import helper
+
+    import onemodel
+    from tests.models_by_hand import graph_model
+
+    def drawn(*shape: int) -> Any:
+        return cupy.random.standard_normal(shape, dtype=cupy.float32)
+
+    square, channels = drawn(size, size), size // 16
+    cases: list[tuple[str, list[Any]]] = [
+        ("MatMul", [square, drawn(size, size)]),
+        ("Conv", [drawn(8, channels, 56, 56), drawn(channels, channels, 3, 3)]),
+        ("ReduceSum", [square]),
+        ("Gelu", [square]),
+        ("Softmax", [square]),
+        ("Add", [square, square]),
+    ]
+    for operator, inputs in cases:
+        feeds = {f"x{i}": value for i, value in enumerate(inputs)}
+        node = helper.make_node(operator, list(feeds), ["y"])
+        proto = graph_model([node], [(key, "tensor(float)", None) for key in feeds], ["y"], opset=23)
+        seconds = {}
+        for mode in ("exact", "fast"):
+            session = onemodel.Session(proto, backend="cupy", mode=mode, outputs="backend")
+            seconds[mode] = seconds_of(lambda s=session, f=feeds: s.run(None, f), clock, 5)  # type: ignore[misc]
+        yield {
+            "what": f"{operator} float32 {' x '.join(map(str, inputs[0].shape))}, exact",
+            "seconds": seconds["exact"],
+            "times fast": seconds["exact"] / seconds["fast"],
+        }
+
+
 def networks() -> dict[str, tuple[Callable[[], Any], Callable[[int], Mapping[str, Any]]]]:
     """Modules of torch by name, and feeds for a batch."""
     from tests.models.torch_exports import feeds, language, vision
@@ -389,7 +425,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write(options.out, results)
     if options.time:
         results["limits"] = limits(clock)
-        operators, timed = time_operators(clock, results["limits"]), time_networks(clock, options.graphs)
+        operators = chain(time_operators(clock, results["limits"]), time_exact(clock))
+        timed = time_networks(clock, options.graphs)
         for part, rows in (("operators", operators), ("networks", timed)):
             for row in rows:
                 results[part].append(row)
