@@ -195,6 +195,7 @@ def twice(x, /, *, xp):
 """
 
 
+@pytest.mark.usefixtures("registry_restored")
 def test_operators_of_ones_own(tmp_path: Path) -> None:
     model, own, path = tmp_path / "own.onnx", tmp_path / "own.py", tmp_path / "run.json"
     own.write_text(OWN)

@@ -8,18 +8,9 @@ import numpy as np
 import pytest
 
 import onemodel
-from onemodel.ops import registry
 from tests.models_by_hand import graph_model, node
 
-
-@pytest.fixture(autouse=True)
-def own_entries() -> Any:
-    """Takes what a test registers out again."""
-    registry.load_chapters()
-    before = {key: dict(versions) for key, versions in registry._TABLE.items()}
-    yield
-    registry._TABLE.clear()
-    registry._TABLE.update(before)
+pytestmark = pytest.mark.usefixtures("registry_restored")
 
 
 def _model(name: str, opset: int, **attributes: Any) -> Any:
