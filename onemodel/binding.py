@@ -65,7 +65,7 @@ class Binder:
             programs: of its subgraphs, by attribute.
         """
         call = self._call(step, xp, backend, programs or {})
-        if (step.entry.function.__module__ or "").partition(".")[0] == "onemodel":
+        if step.entry.built_in:
             return call
         return partial(_watched, call, tuple(value.type if value else None for value in step.outputs), xp)
 
@@ -105,10 +105,10 @@ class Binder:
     def _native(self, entry: Operator, types: Sequence[str | None]) -> Kernel | None:
         """The backend's own kernel for this meaning and the dtype of the first input; None where it has none."""
         kernel = self.kernels.get(entry.key)
-        if self.native and entry.elementwise and (kernel is None or kernel.since != entry.since):
-            kernel = self.backend.program(entry.function)
-        elif kernel is not None and kernel.since != entry.since:
+        if kernel is not None and not (entry.built_in and kernel.since == entry.since):
             kernel = None
+        if kernel is None and self.native and entry.elementwise:
+            kernel = self.backend.program(entry.function)
         if kernel is None or not types or not value_types.is_tensor(types[0]):
             return None
         return kernel if value_types.dtype_of(types[0]).name in kernel.dtypes else None

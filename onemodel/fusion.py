@@ -81,7 +81,7 @@ def is_candidate(node: Node) -> bool:
         node.entry.elementwise
         and not node.bodies
         and node.entry.extras <= {"xp"}
-        and (node.entry.function.__module__ or "").partition(".")[0] == "onemodel"
+        and node.entry.built_in
         and len(node.outputs) == 1
         and all(value is None or value_types.is_tensor(value.type) for value in node.inputs)
         and node.outputs[0] is not None

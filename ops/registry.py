@@ -57,6 +57,11 @@ class Operator:
     def key(self) -> tuple[str, str]:
         return self.domain, self.name
 
+    @property
+    def built_in(self) -> bool:
+        """Whether the meaning is one of OneModel's own, not a user's."""
+        return (self.function.__module__ or "").partition(".")[0] == "onemodel"
+
 
 _TABLE: dict[tuple[str, str], dict[int, Operator]] = {}
 _EXTRAS = frozenset({"xp", "wanted", "rng", "once"})

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import onemodel
+from onemodel.backends import get_backend
 from tests.models_by_hand import graph_model, node
 
 pytestmark = pytest.mark.usefixtures("registry_restored")
@@ -77,6 +78,16 @@ def test_a_sessions_own_operator_goes_before_onnxs() -> None:
     model = graph_model([node("Relu", ["x"], ["y"])], [("x", "tensor(float)", None)], ["y"])
     assert onemodel.Session(model, mode="fast", operators=[loud_relu])(x=np.float32([-1]))["y"] == [-2]
     assert onemodel.Session(model, mode="fast")(x=np.float32([-1]))["y"] == [0]
+
+
+def test_a_sessions_own_operator_goes_before_a_native_kernel() -> None:
+    @onemodel.operator("LeakyRelu", since=6, register=False)
+    def loud_relu(x: Any, /, *, alpha: float = 0.01, xp: Any) -> Any:
+        return x + x
+
+    assert get_backend("numpy").kernels("fast")["", "LeakyRelu"].since == 6
+    model = graph_model([node("LeakyRelu", ["x"], ["y"])], [("x", "tensor(float)", None)], ["y"])
+    assert onemodel.Session(model, mode="fast", operators=[loud_relu])(x=np.float32([-1]))["y"] == [-2]
 
 
 def test_what_is_not_an_operator() -> None:
