@@ -15,7 +15,7 @@ from onnx import TensorProto
 from onnx.helper import tensor_dtype_to_np_dtype
 
 from onemodel.backends import extension
-from onemodel.backends.fusion import Fusion
+from onemodel.backends.fusion import Fusion, Joined, Meanings
 
 Array = Any
 """An array of the backend's library."""
@@ -140,6 +140,10 @@ class Backend(ABC):
     def fusion(self, mode: str) -> Fusion | None:
         """How neighbouring elementwise operators become one step; None where they do not."""
         return None
+
+    def chains(self, mode: str) -> Mapping[Meanings, Joined]:
+        """Operators that become one step where each reads the result of the one before alone."""
+        return {}
 
     @abstractmethod
     def from_host(self, array: np.ndarray[Any, Any]) -> Array:

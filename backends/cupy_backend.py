@@ -10,7 +10,7 @@ import array_api_compat.cupy as library
 import cupy
 import numpy as np
 
-from onemodel.backends import cupy_convert, cupy_fast, cupy_graphs, cupy_kernels, cupy_programs, cupy_run
+from onemodel.backends import cupy_convert, cupy_fast, cupy_graphs, cupy_kernels, cupy_nvmath, cupy_programs, cupy_run
 from onemodel.backends.base import (
     Array,
     Backend,
@@ -25,7 +25,7 @@ from onemodel.backends.base import (
 )
 from onemodel.backends.cupy_fusion import KernelFusion
 from onemodel.backends.cupy_narrow import NarrowArray
-from onemodel.backends.fusion import Fusion
+from onemodel.backends.fusion import Fusion, Joined, Meanings
 
 _CUDA = (2, 13)
 """DLPack's kDLCUDA and kDLCUDAManaged."""
@@ -85,6 +85,9 @@ class CupyBackend(Backend):
 
     def fusion(self, mode: str) -> Fusion | None:
         return self._fusions.get(mode)
+
+    def chains(self, mode: str) -> Mapping[Meanings, Joined]:
+        return cupy_nvmath.CHAINS if mode == "fast" else {}
 
     def from_host(self, array: np.ndarray[Any, Any]) -> Array:
         with self._on_device():

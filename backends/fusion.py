@@ -1,4 +1,4 @@
-"""Neighbouring elementwise operators as one expression of arrays, which a backend may compute in one step."""
+"""Neighbouring operators that a backend may compute in one step: elementwise ones as one expression, and chains."""
 
 from __future__ import annotations
 
@@ -67,6 +67,28 @@ class Expression:
             except ValueError:
                 return None
         return None if any(constant.ndim > len(shape) for constant in self.constants) else shape
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Operators of which each reads the result of the one before, which nothing else reads.
+
+    Attributes:
+        attributes: of each operator, without ``xp``.
+        dtypes: of the arrays that they read besides, in order, by NumPy's names.
+        constants: these arrays as NumPy's where they are known when the plan is made; None for the others.
+    """
+
+    attributes: tuple[Mapping[str, Any], ...]
+    dtypes: tuple[str, ...]
+    constants: tuple[np.ndarray[Any, Any] | None, ...]
+
+
+Meanings = tuple[tuple[str, int], ...]
+"""Operators of ai.onnx, each by its name and the opset since which it has its meaning."""
+Joined = Callable[[Chain], Callable[..., Any] | None]
+"""A chain as a function of its arrays, which returns NotImplemented for those that it leaves to the operators one by
+one; None where it takes no such chain."""
 
 
 class Fusion(ABC):

@@ -50,6 +50,7 @@ class Binder:
         self.host_xp = host.namespace(mode)
         self.kernels = backend.kernels(mode) if native else {}
         self.fusion = backend.fusion(mode) if native else None
+        self.chains = backend.chains(mode) if native else {}
         self.native = native
         self.seed = seed
         self.positions = positions
@@ -152,22 +153,42 @@ class Binder:
     def _groups(self, frame: Frame, nodes: Sequence[Node], placement: Placement) -> dict[Node, Group]:
         """The nodes that the backend computes together, each with its group."""
         together = self.fusion
-        if together is None:
-            return {}
+        kept = {*frame.outputs, *placement.to_host}
         alone: dict[Node, Element] = {}
 
+        def on_device(node: Node) -> bool:
+            reads = (placement.reads_on_host(node, i) for i in range(len(node.inputs)))
+            return not placement.runs_on_host(node) and not any(reads)
+
         def may_merge(node: Node) -> bool:
-            if placement.runs_on_host(node) or not fusion.is_candidate(node):
-                return False
-            if any(placement.reads_on_host(node, i) for i in range(len(node.inputs))):
+            if together is None or not fusion.is_candidate(node) or not on_device(node):
                 return False
             alone[node] = self._element(node)
-            return together.accepts(fusion.group_of([node], alone).expression)
+            return together.accepts(fusion.expression_of([node], alone)[1])
 
-        kept = {*frame.outputs, *placement.to_host}
-        lists = fusion.neighbours(nodes, kept, may_merge)
-        groups = [fusion.group_of(members, alone) for members in lists]
+        def merged(members: Collection[Node]) -> list[Group]:
+            lists = fusion.neighbours(nodes, kept, lambda node: node in members and may_merge(node))
+            return [self._merged(some, alone) for some in lists]
+
+        groups: list[Group] = []
+        others = dict.fromkeys(nodes)
+        for meanings, line in fusion.lines(nodes, kept, self.chains, on_device):
+            inputs, chain = fusion.chain_of(line, _attributes)
+            call = self.chains[meanings](chain) if all(node in others for node in line) else None
+            if call is not None:
+                after = merged(line[1:])
+                whole = len(after) == 1 and after[0].nodes == line[1:]
+                groups.append(Group([line[0], *after] if whole else line, inputs, call))
+                for node in line:
+                    del others[node]
+        groups += merged(others)
         return {node: group for group in groups for node in group.nodes}
+
+    def _merged(self, nodes: Sequence[Node], alone: Mapping[Node, Element]) -> Group:
+        """Neighbouring elementwise nodes as one expression."""
+        assert self.fusion is not None
+        inputs, expression = fusion.expression_of(nodes, alone)
+        return Group(nodes, inputs, self.fusion.step(expression))
 
     def _element(self, node: Node) -> Element:
         """A node as an element whose operands are yet to be numbered."""
@@ -176,12 +197,17 @@ class Binder:
         dtype = value_types.dtype_of((made and made.type) or "").name
         return Element(entry.function, _attributes(node), self.bound(node, self.xp, self.backend), (), widens, dtype)
 
-    def _together(self, group: Group, slots: Slots) -> Step:
-        """The step that does the work of a group's nodes, whose steps follow it."""
-        assert self.fusion is not None
-        call, info = self.fusion.step(group.expression), group.info
-        output = Together(slots.device(group.output), len(group.nodes))
-        return self.backend.bound(call, info), tuple(map(slots.device, group.inputs)), output, (), info
+    def _together(self, group: Group, slots: Slots, placement: Placement) -> list[Step]:
+        """The step that does the work of a group's nodes, and then their own."""
+        steps: list[Step] = []
+        for part in group.parts:
+            if isinstance(part, Group):
+                steps += self._together(part, slots, placement)
+            else:
+                steps.append(self._step(part, slots, placement, {}))
+        output = Together(slots.device(group.output), len(steps))
+        inputs = tuple(map(slots.device, group.inputs))
+        return [(self.backend.bound(group.call, group.info), inputs, output, (), group.info), *steps]
 
     # From frames to programs
 
@@ -222,8 +248,7 @@ class Binder:
                 bodies += programs.values()
                 steps.append(self._step(node, slots, placement, programs))
             elif node is group.nodes[-1]:
-                written = [self._step(member, slots, placement, {}) for member in group.nodes]
-                steps += [self._together(group, slots), *written]
+                steps += self._together(group, slots, placement)
             for value in node.outputs:
                 if value is None:
                     continue

@@ -36,7 +36,7 @@ MEMBERS = {
     "cudnn.numerical_note": [
         *("TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION", "NONDETERMINISTIC"),
     ],
-    "nvmath.linalg.advanced.MatmulEpilog": ["BIAS"],
+    "nvmath.linalg.advanced.MatmulEpilog": ["BIAS", "RELU_BIAS", "GELU_BIAS"],
     "nvmath.linalg.advanced.MatmulComputeType": ["COMPUTE_32F", "COMPUTE_64F"],
 }
 """Members of enumerations that OneModel names."""

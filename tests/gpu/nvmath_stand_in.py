@@ -5,6 +5,7 @@ Signatures are those of ``libraries_api.json``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
@@ -19,6 +20,14 @@ from tests.gpu.stand_in import ndarray
 
 MatmulEpilog = Enum("MatmulEpilog", "DEFAULT BIAS RELU_BIAS GELU_BIAS")
 MatmulComputeType = Enum("MatmulComputeType", "COMPUTE_32F COMPUTE_64F COMPUTE_32F_FAST_TF32")
+
+ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "BIAS": lambda x: x,
+    "RELU_BIAS": lambda x: np.maximum(x, 0),
+    "GELU_BIAS": lambda x: (
+        x / 2 * (1 + np.tanh(x.dtype.type(np.sqrt(2 / np.pi)) * (x + x.dtype.type(0.044715) * x**3)))
+    ),
+}
 
 refusals: list[str] = []
 """What the next plans fail with, for tests to set."""
@@ -48,7 +57,7 @@ class Matmul:
     def plan(self, *, epilog: Any = None, epilog_inputs: Any = None) -> None:
         if refusals:
             raise RuntimeError(refusals.pop())
-        assert epilog is MatmulEpilog.BIAS
+        self.activation = ACTIVATIONS[epilog.name]
         self._take(epilog_inputs)
         self.planned = True
 
@@ -71,7 +80,7 @@ class Matmul:
         assert capture.current_stream().capture is None, "an event from outside of the capture"
         wide = np.float64 if self.layout[0] == np.float64 else np.float32
         a, b, bias = (x.host.astype(wide) for x in (*self.operands, self.bias))
-        product = wide(self.alpha) * (a @ b) + bias[:, None]
+        product = self.activation(wide(self.alpha) * (a @ b) + bias[:, None])
         return ndarray(np.asfortranarray(product.astype(self.layout[0])))
 
     def release_operands(self) -> None:

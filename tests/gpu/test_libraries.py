@@ -10,6 +10,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 
 import onemodel
@@ -228,6 +229,125 @@ def test_few_plans_are_kept(nvmath: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     for rows in (1, 2, 3, 2, 1):
         session.run(None, {"x0": drawn(rows, 7), "x1": inputs[1], "x2": inputs[2]})
     assert [plan.freed for plan in nvmath.made] == [True, False, True, False]
+
+
+DENSE = {
+    "Gemm": "h = Gemm(x, w, b)",
+    "Gemm, turned": "h = Gemm<alpha = 0.5, beta = 2.0, transA = 1, transB = 1>(x, w, b)",
+    "MatMul": "p = MatMul(x, w) h = Add(p, b)",
+    "MatMul, bias first": "p = MatMul(x, w) h = Add(b, p)",
+}
+ACTIVATIONS = {"Relu": "z = Relu(h)", "Gelu": 'z = Gelu<approximate = "tanh">(h)'}
+
+
+def dense(
+    product: str, after: str, *, x: tuple[int, ...] = (5, 7), bias: tuple[int, ...] = (6,), dtype: Any = np.float32
+) -> tuple[Any, dict[str, Any]]:
+    """A model of a dense layer, its weights known, and its feeds."""
+    turned = "turned" in product
+    kind = {2: "float16", 4: "float", 8: "double"}[np.dtype(dtype).itemsize]
+    text = f'<ir_version: 10, opset_import: ["" : 21]> g ({kind} x) => ({kind} z) {{ {DENSE[product]} {after} }}'
+    proto = onnx.parser.parse_model(text)
+    for value in (*proto.graph.input, *proto.graph.output):
+        value.type.tensor_type.ClearField("shape")
+    weights = {"w": drawn(*((6, 7) if turned else (7, 6)), dtype=dtype, seed=1), "b": drawn(*bias, dtype=dtype, seed=2)}
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in weights.items())
+    return proto, {"x": drawn(*(x[::-1] if turned else x), dtype=dtype)}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64], ids=lambda t: t.__name__)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("product", DENSE)
+def test_products_with_bias_and_activation(nvmath: Any, product: str, activation: str, dtype: Any) -> None:
+    proto, feeds = dense(product, ACTIVATIONS[activation], bias=(1, 6), dtype=dtype)
+    session, plain = session_of(proto), onemodel.Session(proto, mode="fast")
+    for run in range(3):
+        given = {"x": feeds["x"] * dtype(run - 1)}
+        (z,), (want,) = session.run(None, given), plain.run(None, given)
+        assert (z.dtype, z.shape) == (want.dtype, want.shape)
+        tolerance = {2: 2e-2, 4: 1e-5, 8: 1e-13}[z.itemsize]
+        np.testing.assert_allclose(z, want, rtol=tolerance, atol=tolerance)
+    profile = session.profile(feeds)
+    operators = ("Gemm+" if product.startswith("Gemm") else "MatMul+Add+") + activation
+    assert [step.node.op_type for step in profile.nodes] == [operators]
+    (choice,) = profile.choices
+    assert choice.text == f"with its bias and {activation}, by nvmath"
+    assert [part.op_type for part in choice.node.parts] == operators.split("+")
+    assert len(nvmath.made) == 1
+    assert nvmath.made[0].operands is None
+
+
+def test_stacks_of_rows_with_bias_and_activation(nvmath: Any) -> None:
+    proto, feeds = dense("MatMul", ACTIVATIONS["Gelu"], x=(2, 3, 7))
+    session = session_of(proto)
+    (want,) = onemodel.Session(proto, mode="fast").run(None, feeds)
+    np.testing.assert_allclose(session.run(None, feeds)[0], want, rtol=1e-5, atol=1e-5)
+    assert choices(session, feeds) == ["with its bias and Gelu, by nvmath"]
+
+
+@pytest.mark.parametrize(
+    ("product", "after", "shapes"),
+    [
+        ("MatMul", "z = Gelu(h)", {}),
+        ("MatMul", "r = Relu(h) z = Add(r, h)", {}),
+        ("MatMul", "r = Relu(p) z = Add(r, h)", {}),
+        ("MatMul", "z = Sigmoid(h)", {}),
+        ("MatMul", "z = Relu(h)", {"bias": (5, 6)}),
+        ("MatMul", "z = Relu(h)", {"bias": (1,)}),
+        ("MatMul", "z = Relu(h)", {"bias": (1, 1, 6)}),
+        ("Gemm", "z = Relu(h)", {"bias": (5, 1)}),
+    ],
+)
+def test_what_is_no_epilogue(nvmath: Any, product: str, after: str, shapes: Any) -> None:
+    proto, feeds = dense(product, after, **shapes)
+    session = session_of(proto)
+    (want,) = onemodel.Session(proto, mode="fast").run(None, feeds)
+    np.testing.assert_allclose(session.run(None, feeds)[0], want, rtol=1e-5, atol=1e-5)
+    names = [step.node.op_type for step in session.profile(feeds).nodes]
+    assert names[0] == product
+    assert choices(session, feeds) == []
+
+
+def test_a_values_that_is_asked_for_is_no_epilogue(nvmath: Any) -> None:
+    proto, feeds = dense("Gemm", "z = Relu(h)")
+    session = session_of(proto)
+    z, h = session.run(["z", "h"], feeds)
+    np.testing.assert_array_equal(z, np.maximum(h, 0))
+    want = onemodel.Session(proto, mode="fast").run(["h"], feeds)[0]
+    np.testing.assert_allclose(h, want, rtol=1e-5, atol=1e-5)
+
+
+def test_epilogues_that_are_declined(nvmath: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nodes run as if nvmath were not there: the elementwise ones merged."""
+    proto, feeds = dense("MatMul", "z = Relu(h)")
+    (want,) = onemodel.Session(proto, mode="fast").run(None, feeds)
+
+    def ran(session: onemodel.Session, given: Any = feeds) -> list[str]:
+        return [step.node.op_type for step in session.profile(given).nodes]
+
+    nvmath.refusals.append("no algorithm")
+    session = session_of(proto)
+    assert choices(session, feeds) == ["the product, then its bias and Relu: nvmath does not take it: no algorithm"]
+    assert ran(session) == ["MatMul", "Add+Relu"]
+    np.testing.assert_allclose(session.run(None, feeds)[0], want, rtol=1e-5, atol=1e-5)
+    row = {"x": feeds["x"][0]}
+    assert ran(session, row) == ["MatMul", "Add+Relu"]
+    np.testing.assert_allclose(session.run(None, row)[0], want[0], rtol=1e-5, atol=1e-5)
+    with pytest.raises(onemodel.ExecutionError, match=r"node .*ai.onnx::MatMul.* failed"):
+        session.run(None, {"x": drawn(5, 8)})
+    graphs = session_of(proto, graphs=True)
+    for _ in range(3):
+        np.testing.assert_allclose(graphs.run(None, feeds)[0], want, rtol=1e-5, atol=1e-5)
+    assert graphs.graphs()[0].replays == 2
+    for options in ({"mode": "exact"}, {"kernels": "generic"}):
+        assert "MatMul" in ran(session_of(proto, **options))[0]
+        assert choices(session_of(proto, **options), feeds) == []
+    from onemodel.backends import cupy_nvmath
+
+    cupy_nvmath._library.cache_clear()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert ran(session_of(proto)) == ["MatMul", "Add+Relu"]
+    assert choices(session_of(proto), feeds) == []
 
 
 STAND_INS = {"cudnn": cudnn_stand_in, "nvmath": nvmath_stand_in}
