@@ -396,7 +396,7 @@ def _device(stand_in: bool) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; 0 where all checks pass, 1 where one fails, 2 where something is missing."""
     parser = argparse.ArgumentParser("python -m bench.gpu", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="parity: the suite's manifest, and small networks")
+    parser.add_argument("--check", action="store_true", help="parity: the suite, exact digests, small networks")
     parser.add_argument("--time", action="store_true", help="speed, against torch and the device's own limits")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="for gpu.json and gpu.md")
     parser.add_argument("--graphs", action="store_true", help="check and time replays of CUDA graphs, too")

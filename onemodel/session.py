@@ -6,13 +6,13 @@ import hashlib
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from onemodel import conversion, loader, threads, types
+from onemodel import conversion, loader, threads
 from onemodel.backends import get_backend
 from onemodel.backends.base import Choice, Pending, Refused, Transfer, Unavailable
 from onemodel.backends.exact.trust import check_arithmetic
@@ -20,41 +20,13 @@ from onemodel.config import SessionConfig
 from onemodel.digest import EXACT_REVISION, digest_of
 from onemodel.errors import BackendError, ExecutionError, InputError, LimitError
 from onemodel.graphs import Graphs, GraphState
+from onemodel.metadata import ModelMetadata, NodeArg, node_arg
 from onemodel.plan import Planner
 from onemodel.profile import NodeTime, Profile, timed
 from onemodel.program import Program
 
 _MOST_PROGRAMS = 64
 """Programs that a session keeps, one for each set of fed initializers and wanted intermediate values."""
-
-
-@dataclass(frozen=True)
-class NodeArg:
-    """An input or output of a model.
-
-    Attributes:
-        name: its name in the graph.
-        type: its ONNX type, such as ``"tensor(float)"``; None where the model declares none.
-        shape: per dimension a number, the name of a symbolic dimension, or None; None where the model declares no
-            shape.
-    """
-
-    name: str
-    type: str | None
-    shape: tuple[int | str | None, ...] | None
-
-
-@dataclass(frozen=True)
-class ModelMetadata:
-    """What a model says of itself; the names are ONNX Runtime's."""
-
-    producer_name: str
-    graph_name: str
-    domain: str
-    description: str
-    graph_description: str
-    version: int
-    custom_metadata_map: Mapping[str, str]
 
 
 class Session:
@@ -151,7 +123,7 @@ class Session:
 
     def get_outputs(self) -> list[NodeArg]:
         """The outputs, in the order in which ``run(None, ...)`` returns them."""
-        return [_node_arg(value) for value in self._graph.outputs]
+        return [node_arg(value) for value in self._graph.outputs]
 
     def get_modelmeta(self) -> ModelMetadata:
         """What the model says of itself."""
@@ -240,11 +212,11 @@ class Session:
     @cached_property
     def _inputs(self) -> dict[str, NodeArg]:
         initializers = self._graph.initializers
-        return {value.name: _node_arg(value) for value in self._graph.inputs if value.name not in initializers}
+        return {value.name: node_arg(value) for value in self._graph.inputs if value.name not in initializers}
 
     @cached_property
     def _overridable(self) -> dict[str, NodeArg]:
-        return {name: _node_arg(self._graph.initializers[name]) for name in sorted(loader.overridable(self._loaded))}
+        return {name: node_arg(self._graph.initializers[name]) for name in sorted(loader.overridable(self._loaded))}
 
     # Runs
 
@@ -503,16 +475,6 @@ def _settle(checks: Pending) -> None:
     except Refused as refused:
         error = refused.error
         raise ExecutionError(f"{refused.node} failed: {type(error).__name__}: {error}") from error
-
-
-def _node_arg(value: Any) -> NodeArg:
-    declared = types.of_value(value)
-    shape = types.shape_of(value)
-    if value.const_value is not None and declared is None:
-        declared = types.tensor(int(value.const_value.dtype))
-    if value.const_value is not None and shape is None:
-        shape = tuple(value.const_value.shape)
-    return NodeArg(value.name, declared, shape)
 
 
 def _names(inputs: Iterable[str]) -> str:

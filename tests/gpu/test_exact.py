@@ -6,7 +6,6 @@ All of it runs where CuPy's own kernels of float32 are refused (``stand_in.no_fl
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,8 @@ from onemodel.backends import get_backend
 from onemodel.backends.exact import elementary, powers
 from tests.exact import digests
 from tests.gpu import cpu_kernels, models, stand_in
-from tests.gpu.test_kernels import nvrtc_missing, programs, under_sanitizers
+from tests.gpu.test_compilation import COMPILER, nvrtc_missing, under_sanitizers
+from tests.gpu.test_kernels import programs
 from tests.models_by_hand import graph_model
 from tests.ops.harness import model
 
@@ -396,7 +396,7 @@ print(sorted(found))
 def test_kernels_compile_for_gpus(architecture: str, root: Path) -> None:
     if reason := nvrtc_missing():
         pytest.skip(reason)
-    done = subprocess.run([sys.executable, "-c", COMPILE, architecture], cwd=root, capture_output=True, text=True)
+    done = subprocess.run([COMPILER, "-c", COMPILE, architecture], cwd=root, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.strip() == str(["div.rn.f32", "div.rn.f64", "sqrt.rn.f32", "sqrt.rn.f64"])
 
