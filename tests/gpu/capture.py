@@ -194,7 +194,6 @@ class Graph:
 
     def __init__(self) -> None:
         self.graph = next(Graph._numbers)
-        self.launches = 0
         self.nodes: list[int] = []
         self._work: list[Callable[[], None]] = []
         Graph._all[self.graph] = self
@@ -206,7 +205,6 @@ class Graph:
 
     def launch(self, stream: Stream | None = None) -> None:
         """Do all work again."""
-        self.launches += 1
         for work in self._work:
             work()
 
