@@ -308,7 +308,18 @@ def test_what_is_no_epilogue(nvmath: Any, product: str, after: str, shapes: Any)
     assert choices(session, feeds) == []
 
 
-def test_a_values_that_is_asked_for_is_no_epilogue(nvmath: Any) -> None:
+def test_a_users_activation_is_no_epilogue(nvmath: Any) -> None:
+    @onemodel.operator("Relu", since=6, register=False)
+    def loud_relu(x: Any, /, *, xp: Any) -> Any:
+        return x + x
+
+    proto, feeds = dense("Gemm", "z = Relu(h)")
+    z, h = session_of(proto, operators=[loud_relu]).run(["z", "h"], feeds)
+    np.testing.assert_array_equal(session_of(proto, operators=[loud_relu]).run(None, feeds)[0], z)
+    np.testing.assert_array_equal(z, h + h)
+
+
+def test_a_value_that_is_asked_for_is_no_epilogue(nvmath: Any) -> None:
     proto, feeds = dense("Gemm", "z = Relu(h)")
     session = session_of(proto)
     z, h = session.run(["z", "h"], feeds)
