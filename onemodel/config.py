@@ -54,8 +54,9 @@ class SessionConfig:
         mode: ``"exact"`` (correctly rounded, the same bits everywhere) or ``"fast"`` (the library's own kernels).
             ``None`` takes the backend's default: exact on NumPy, fast elsewhere.
         device: index of the GPU; ``None`` takes the current one. The CPU backends have only device ``None``.
-        threads: threads of the BLAS below, for the length of each run; ``None`` leaves the process's setting alone. The
-            setting belongs to the process, so sessions that run at the same time share it.
+        threads: threads of the BLAS libraries that are loaded when the session is made, for the length of each run;
+            ``None`` leaves the process's setting alone. The setting belongs to the process, so sessions that run at the
+            same time share it.
         kernels: ``"generic"`` turns the backend's native kernels off, so that every operator runs as written in
             ``ops``.
         seed: of nodes that draw random numbers and have no ``seed`` of their own: the same seed gives the same draws in

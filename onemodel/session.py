@@ -90,6 +90,8 @@ class Session:
             self._lock = threading.Lock()
             self._programs: OrderedDict[tuple[frozenset[str], tuple[str, ...]], Program] = OrderedDict()
             self._checks: deque[Pending] = deque()
+            if self.config.threads is not None:
+                threads.look_up()
             self._program(frozenset(), ())
         except Unavailable as error:
             raise BackendError(str(error)) from error

@@ -295,6 +295,14 @@ def test_the_thread_limit_holds_for_the_run_alone() -> None:
     assert after == before
 
 
+def test_runs_do_not_look_for_libraries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    import threadpoolctl
+
+    session = Session(graph_model([node("Neg", ["x"], ["y"])], [("x", FLOAT, None)], ["y"]), threads=1)
+    monkeypatch.delattr(threadpoolctl, "ThreadpoolController")
+    session(x=X)
+
+
 def test_floating_point_warnings_are_off_within_a_run_alone() -> None:
     model = graph_model([node("Div", ["x", "y"], ["z"])], [("x", FLOAT, [1]), ("y", FLOAT, [1])], ["z"])
     z = Session(model)(x=np.float32([1]), y=np.float32([0]))["z"]
