@@ -83,8 +83,11 @@ class BlockRunner:
         if result.size == 0:
             return result
         flat = flattened(arrays, shape)
-        target, arrays = (result, arrays) if flat is None else (result.reshape(-1), tuple(flat))
         with np.errstate(all="ignore"):
+            if flat is not None and result.size <= self.block:
+                self._run([x if x.ndim else np.broadcast_to(x, (result.size,)) for x in flat], result.reshape(-1))
+                return result
+            target, arrays = (result, arrays) if flat is None else (result.reshape(-1), tuple(flat))
             for block in blocks_of(target.shape, self.block):
                 output = target[block]
                 self._run([_spread(block_of(x, block, target.ndim), output.shape) for x in arrays], output.reshape(-1))
@@ -143,7 +146,8 @@ class BlockRunner:
         ]
         match instruction.operation:
             case "take":
-                return _take, (target, *operands)
+                table, index = operands
+                return table.take, (index, None, target, "clip")
             case "searchsorted":
                 return _search, (target, *operands)
             case "where":
@@ -151,7 +155,7 @@ class BlockRunner:
             case "mend":
                 return self._mend, (instruction.part, target, *operands)
             case "astype":
-                return _cast, (target, *operands)
+                return np.copyto, (target, *operands, "unsafe")
             case "minimum":
                 return _smaller, (target, *operands)
             case "maximum":
@@ -197,14 +201,6 @@ def _spread(array: Array, shape: tuple[int, ...]) -> Array:
 
 def _search(target: Array, table: Array, x: Array) -> None:
     target[...] = np.searchsorted(table, x)
-
-
-def _take(target: Array, table: Array, index: Array) -> None:
-    table.take(index, None, target, "clip")
-
-
-def _cast(target: Array, x: Array) -> None:
-    np.copyto(target, x, "unsafe")
 
 
 def _smaller(target: Array, x: Array, y: Array) -> None:

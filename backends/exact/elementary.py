@@ -28,7 +28,7 @@ from onemodel.backends.exact.blocks import BlockRunner
 from onemodel.backends.exact.double import DOUBLE_FUNCTIONS
 from onemodel.backends.exact.functions import FUNCTIONS as SINGLE_FUNCTIONS
 from onemodel.backends.exact.program import Program
-from onemodel.backends.exact.rounding import narrow
+from onemodel.backends.exact.rounding import name_of, narrow
 from onemodel.backends.numpy_cast import odd_float32
 
 Array = Any
@@ -84,7 +84,7 @@ def _host_namespace() -> Any:
 
 def _of_one(name: str, x: Array, /, *, xp: Any) -> Array:
     """A function of one number."""
-    dtype = xp.host_dtype(x.dtype).name
+    dtype = name_of(xp.host_dtype(x.dtype))
     if dtype in _HALVES:
         return _looked_up(name, dtype, x, xp)
     if dtype not in ("float32", "float64"):
@@ -118,7 +118,7 @@ def _of_two(name: str, a: Array, b: Array, /, *, xp: Any) -> Array:
     if not hasattr(a, "dtype"):
         a = xp.asarray(a, dtype=b.dtype)
     kind = xp.result_type(a, b)
-    dtype = xp.host_dtype(kind).name
+    dtype = name_of(xp.host_dtype(kind))
     if name == "pow" and xp.host_dtype(kind).kind in "iu":
         return xp.pow(a, b)
     if dtype not in ("float32", "float64", *_HALVES):

@@ -7,7 +7,10 @@ library's own namespace; numbers beyond float64's precision are pairs of float64
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
+
+import numpy as np
 
 Array = Any
 
@@ -23,9 +26,15 @@ def pieces(count: int, step: int) -> Iterator[slice]:
         yield slice(start, min(start + step, count))
 
 
+@cache
+def name_of(dtype: np.dtype[Any]) -> str:
+    """A dtype's name, which NumPy puts together anew each time."""
+    return dtype.name
+
+
 def is_float(dtype: Any, xp: Any) -> bool:
     """Whether sums and products of the type are rounded here: float64, float32, float16 and bfloat16."""
-    return dtype in (xp.float32, xp.float64) or xp.host_dtype(dtype).name in ("float16", "bfloat16")
+    return dtype in (xp.float32, xp.float64) or name_of(xp.host_dtype(dtype)) in ("float16", "bfloat16")
 
 
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
@@ -177,7 +186,7 @@ def certified(x: Array, bound: Array, dtype: Any, xp: Any) -> tuple[Array, Array
 
 def one_nan(x: Array, /, *, xp: Any) -> Array:
     """x with one NaN: positive where its type has a sign, quiet, without payload."""
-    name = xp.host_dtype(x.dtype).name
+    name = name_of(xp.host_dtype(x.dtype))
     if name.startswith("complex"):
         return xp.join_complex(one_nan(xp.split_complex(x), xp=xp)) if bool(xp.any(xp.isnan(x))) else x
     if not name.startswith(("float", "bfloat")):
