@@ -128,8 +128,7 @@ def join_complex(x: Array, /) -> Array:
 
 def split_complex(z: Array, /) -> Array:
     """See ``extension.split_complex``; a view."""
-    z = np.ascontiguousarray(z)
-    return z.view(z.real.dtype).reshape(*z.shape, 2)
+    return np.ascontiguousarray(z).view(z.real.dtype).reshape(*z.shape, 2)
 
 
 def half_through_float32(function: Callable[..., Array]) -> Callable[..., Array]:

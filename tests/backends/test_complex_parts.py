@@ -26,3 +26,15 @@ def test_every_pair_of_parts(name: str, mode: str, dtype: Any) -> None:
     assert backend.to_host(xp.split_complex(joined)).tobytes() == pairs.tobytes()
     turned = xp.join_complex(xp.permute_dims(backend.from_host(np.ascontiguousarray(pairs.T)), (1, 0)))
     assert backend.to_host(turned).tobytes() == pairs.tobytes()
+
+
+@pytest.mark.parametrize("name", ["numpy", "strict"])
+@pytest.mark.parametrize("mode", ["fast", "exact"])
+def test_a_number_without_axes(name: str, mode: str) -> None:
+    backend = get_backend(name)
+    xp: Any = backend.namespace(mode)
+    number = backend.from_host(np.asarray(complex(0.5, np.nan), np.complex64))
+    assert xp.split_complex(number).shape == (2,)
+    assert xp.join_complex(xp.split_complex(number)).shape == ()
+    if mode == "exact":
+        assert xp.one_nan(number).shape == ()
