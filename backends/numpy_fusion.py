@@ -47,6 +47,11 @@ class BlockFusion(Fusion):
             shape = expression.shape_of(arrays)
             if shape is None or 0 in shape:
                 return NotImplemented
+            order = _memory_order(arrays, shape)
+            if order is not None:
+                wide = [array.reshape((1,) * (len(shape) - array.ndim) + array.shape) for array in arrays]
+                turned = run(*(array.transpose(order) for array in wide))
+                return turned if turned is NotImplemented else turned.transpose(np.argsort(order))
             result = np.empty(shape, dtype)
             flat = flattened(arrays, shape)
             target, inputs = (result, arrays) if flat is None else (result.reshape(-1), flat)
@@ -58,6 +63,15 @@ class BlockFusion(Fusion):
             return result
 
         return run
+
+
+def _memory_order(arrays: Sequence[Array], shape: tuple[int, ...]) -> list[int] | None:
+    """The axes in the order in which they lie in memory, which NumPy's own results keep; None where it is theirs."""
+    whole = [array for array in arrays if array.shape == shape]
+    if len(shape) < 2 or not whole or any(array.flags.c_contiguous for array in whole):
+        return None
+    order = sorted(range(len(shape)), key=lambda axis: -abs(whole[0].strides[axis]))
+    return None if order == list(range(len(shape))) else order
 
 
 def _readers(expression: Expression) -> list[list[int]]:

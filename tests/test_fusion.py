@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from itertools import pairwise, product
+from itertools import pairwise, permutations, product
 from typing import Any
 
 import numpy as np
@@ -290,6 +290,22 @@ def test_random_models_give_the_same_bits(drawn: tuple[Any, dict[str, Any]]) -> 
 
 
 # How they run
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+@pytest.mark.parametrize("other", [(4, 5, 6), (5, 1), (6,), (1, 5, 6), ()])
+def test_fast_results_lie_in_memory_as_numpys_own(order: tuple[int, ...], other: tuple[int, ...]) -> None:
+    model = graph("a = Sub(x, y) b = Abs(a) z = Mul(b, x)", "float x, float y")
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.ClearField("shape")
+    for flipped in (False, True):
+        x = np.arange(-60, 60, dtype=np.float32).reshape([(4, 5, 6)[axis] for axis in order])
+        x = x.transpose(np.argsort(order))[:, :: -1 if flipped else 1]
+        y = np.arange(np.prod(other), dtype=np.float32).reshape(other)
+        (z,) = check(model, {"x": x, "y": y}, "fast")
+        assert np.array_equal(z, abs(x - y) * x)
+        if other == ():
+            assert z.strides == (abs(x - y) * x).strides
 
 
 @pytest.mark.parametrize("mode", MODES)
