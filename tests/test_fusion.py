@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterator
 from itertools import pairwise, permutations, product
@@ -18,6 +19,7 @@ from onnx import TensorProto, helper
 import onemodel
 from onemodel.backends import numpy_fusion
 from onemodel.backends.exact import symbolic
+from onemodel.backends.exact.program import Program as ExactProgram
 from onemodel.backends.fusion import block_of, blocks_of
 from onemodel.program import Program, Together
 from tests.exact.test_source import sample
@@ -290,6 +292,22 @@ def test_random_models_give_the_same_bits(drawn: tuple[Any, dict[str, Any]]) -> 
 
 
 # How they run
+
+
+def test_a_session_leaves_no_programs_behind() -> None:
+    def alive() -> int:
+        gc.collect()
+        return sum(isinstance(thing, ExactProgram) for thing in gc.get_objects())
+
+    def run(factor: float) -> None:
+        model = graph(f"c = Constant<value_float = {factor}>() a = Mul(x, c) b = Gelu(a) d = Mul(b, y) z = Gelu(d)")
+        onemodel.Session(model, mode="exact").run(None, feeds(200, 300))
+
+    run(0.5)
+    before = alive()
+    for factor in (1.5, 2.5, 3.5):
+        run(factor)
+    assert alive() == before
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))

@@ -61,10 +61,13 @@ def run(program: Program, *arrays: Array, xp: Any) -> Array:
     return xp.reshape(result, shape)
 
 
-@cache
-def host_runner(program: Program) -> BlockRunner:
+def new_runner(program: Program) -> BlockRunner:
     """The program on NumPy."""
     return BlockRunner(program, _host_namespace())
+
+
+host_runner = cache(new_runner)
+"""The same for programs that live as long as the module."""
 
 
 @cache

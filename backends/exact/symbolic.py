@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from onemodel.backends.exact import elementary, powers
+from onemodel.backends.exact.blocks import BlockRunner
 from onemodel.backends.exact.program import Operand, Program, Trace, Value, program_of
 from onemodel.backends.fusion import Expression, Fusion
 
@@ -247,34 +248,31 @@ class ProgramFusion(Fusion):
         return traced_expression(expression) is not None
 
     def step(self, expression: Expression) -> Callable[..., Any]:
-        program: Program | None = None
+        runner: BlockRunner | None = None
         least: float = _LARGE
 
         def run(*arrays: Any) -> Any:
-            nonlocal program, least
+            nonlocal runner, least
             for array in arrays:  # the cheapest way to ask: small runs do so again and again
                 if array.size >= least:
                     break
             else:
                 return NotImplemented
-            if program is None:
+            if runner is None:
                 program = traced_expression(expression)
-                least = _least(program)
+                if program is None:
+                    least = math.inf
+                    return NotImplemented
+                least = _LARGE if len(program.instructions) >= _LONG else _HUGE
+                runner = elementary.new_runner(program)
                 return run(*arrays)
             size = max(array.size for array in arrays)
             if size < _HUGE and any(array.size not in (size, 1) for array in arrays):
                 return NotImplemented
             shape = expression.shape_of(arrays)
-            return NotImplemented if shape is None else elementary.run(program, *arrays, xp=None)
+            return NotImplemented if shape is None else runner(*arrays)
 
         return run
-
-
-def _least(program: Program | None) -> float:
-    """The elements from which on a program is faster than the functions that it is made of, one by one."""
-    if program is None:
-        return math.inf
-    return _LARGE if len(program.instructions) >= _LONG else _HUGE
 
 
 def fused(function: Callable[..., Any], options: Mapping[str, Any]) -> Callable[..., Any]:
@@ -283,16 +281,18 @@ def fused(function: Callable[..., Any], options: Mapping[str, Any]) -> Callable[
     That is for functions of one array alone, with more than a few operations; of others NumPy's own loops are as good.
     """
     attributes = {name: value for name, value in options.items() if name != "xp"}
-    programs: dict[str, Program | None] = {}
+    runners: dict[str, BlockRunner | None] = {}
 
     def call(*arrays: Any) -> Any:
         if len(arrays) != 1 or not isinstance(arrays[0], np.ndarray) or arrays[0].size < _LARGE:
             return function(*arrays, **options)
         dtype = arrays[0].dtype.name
-        if dtype not in programs:
+        if dtype not in runners:
             program = traced(function, [dtype], attributes) if dtype in FLOATS else None
-            programs[dtype] = None if program is None or len(program.instructions) < _LONG else program
-        program = programs[dtype]
-        return function(*arrays, **options) if program is None else elementary.run(program, *arrays, xp=options["xp"])
+            if program is not None and len(program.instructions) < _LONG:
+                program = None
+            runners[dtype] = None if program is None else elementary.new_runner(program)
+        runner = runners[dtype]
+        return function(*arrays, **options) if runner is None else runner(*arrays)
 
     return call

@@ -14,6 +14,7 @@ import pytest
 import onemodel
 from onemodel.backends import get_backend
 from onemodel.backends.exact import elementary
+from onemodel.backends.exact.blocks import BlockRunner
 from onemodel.backends.exact.elementary import host_runner
 from onemodel.backends.exact.symbolic import FLOATS, Symbols, fused, traced, traced_expression
 from onemodel.backends.fusion import Element, Expression
@@ -87,13 +88,13 @@ def test_as_cuda_source(op: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_sessions_run_large_arrays_through_programs(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[Any] = []
-    run = elementary.run
+    run = BlockRunner.__call__
 
-    def watched(program: Any, *arrays: Any, xp: Any) -> Any:
-        runs.append(program)
-        return run(program, *arrays, xp=xp)
+    def watched(runner: BlockRunner, *arrays: Any) -> Any:
+        runs.append(runner.program)
+        return run(runner, *arrays)
 
-    monkeypatch.setattr(elementary, "run", watched)
+    monkeypatch.setattr(BlockRunner, "__call__", watched)
     x = sample(dtype, 1 << 16, 7).reshape(256, 256)
     session = onemodel.Session(model("Selu", [x]), mode="exact")
     with np.errstate(all="ignore"):
@@ -101,7 +102,8 @@ def test_sessions_run_large_arrays_through_programs(dtype: str, monkeypatch: pyt
     before = len(runs)
     got = session.run(None, {"x0": x})[0]
     same(got.reshape(-1), want.reshape(-1))
-    assert [len(program.inputs) for program in runs[before:]] == [1]
+    assert [program.inputs for program in runs[before:]] == [(dtype,)]
+    assert runs[-1] is not elementary.program("exp", dtype)
     assert session.run(None, {"x0": x[:3, :]})[0].tobytes() == got[:3, :].tobytes()
 
 
