@@ -14,6 +14,9 @@ Array = Any
 Block = tuple[int | slice, ...]
 """An index of each axis: integers first, then a slice; later axes are whole."""
 
+_KEPT = 4096
+"""Answers about operators that are kept: constants that differ make operators that differ."""
+
 
 @dataclass(frozen=True)
 class Element:
@@ -104,6 +107,8 @@ class Fusion(ABC):
         attributes = repr(sorted(element.attributes.items()))
         key = element.function, attributes, element.widens, element.operands, expression.inputs, constants
         if key not in self._known:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
             self._known[key] = self.takes(expression)
         return self._known[key]
 
