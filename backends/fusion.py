@@ -60,7 +60,7 @@ class Expression:
         return [*self.inputs, *constants, *(element.dtype for element in self.elements)]
 
     def shape_of(self, arrays: Sequence[Array]) -> tuple[int, ...] | None:
-        """The result's shape; None where the arrays do not fit, or a constant has more axes than they."""
+        """The result's shape; None where the arrays do not fit, or a constant has more axes than one of them."""
         if any(array.dtype != dtype for array, dtype in zip(arrays, self.inputs, strict=True)):
             return None
         shape: tuple[int, ...] = arrays[0].shape
@@ -69,7 +69,8 @@ class Expression:
                 shape = np.broadcast_shapes(*(array.shape for array in arrays))
             except ValueError:
                 return None
-        return None if any(constant.ndim > len(shape) for constant in self.constants) else shape
+        least = min(array.ndim for array in arrays)
+        return None if any(constant.ndim > least for constant in self.constants) else shape
 
 
 @dataclass(frozen=True)

@@ -356,6 +356,14 @@ def test_errors_name_the_node(mode: str) -> None:
     session.run(None, feeds())
 
 
+def test_a_slope_with_more_axes_is_refused_in_a_step_too() -> None:
+    model = graph("s = Constant<value = float[1,1] {0.5}>() a = PRelu(x, s) z = Add(a, y)", "float[N] x, float[M,N] y")
+    session = onemodel.Session(model, mode="fast")
+    assert groups(session) == ["PRelu+Add"]
+    with pytest.raises(onemodel.ExecutionError, match=r"^node that makes 'a' .*slope of shape \(1, 1\)"):
+        session.run(None, {"x": np.ones(3, np.float32), "y": np.ones((2, 3), np.float32)})
+
+
 def test_errors_in_a_block_name_the_node() -> None:
     model = graph("p = Cast<to = 7>(x) q = Cast<to = 7>(y) r = Div(p, q) s = Neg(r) z = Cast<to = 1>(s)")
     session = onemodel.Session(model, mode="fast")
