@@ -44,6 +44,7 @@ PROVEN = frozenset(
 """Functions of one number whose program for float32 ``tests/exact/prove.py`` has proven over all inputs."""
 
 
+@cache
 def program(name: str, dtype: str) -> Program:
     """The program of a function for ``float32`` or ``float64``; for functions of two numbers also ``odd``."""
     if name in powers.NAMES:
