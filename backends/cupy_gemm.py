@@ -20,7 +20,7 @@ import numpy as np
 from onemodel.backends import cupy_libraries
 from onemodel.backends.base import Array
 from onemodel.backends.cupy_narrow import BFLOAT16
-from onemodel.backends.cupy_run import recorder, row_major
+from onemodel.backends.cupy_run import per_device, recorder, row_major
 
 _matmul: Callable[..., Array] = vars(namespace)["matmul"]
 
@@ -43,8 +43,16 @@ def _cublas() -> ModuleType:
     return importlib.import_module("cupy_backends.cuda.libs.cublas")
 
 
+@per_device
+def _handle_of_graphs() -> int:
+    """A handle of cuBLAS, which stays: its own memory may be in what graphs have captured."""
+    return int(_cublas().create())
+
+
 class Products:
-    """cuBLAS by a handle of its own on one stream, with its own workspace, for products while the stream is captured.
+    """cuBLAS by a handle of graphs' own on one stream, with a workspace, for products while the stream is captured.
+
+    One at a time: the handle is one for all.
 
     Raises:
         RuntimeError, OSError: cuBLAS's own functions are not to be had.
@@ -53,7 +61,7 @@ class Products:
     def __init__(self, stream: Any) -> None:
         self._library = cupy_libraries.cublas()
         self._workspace = cupy.empty((_WORKSPACE,), np.uint8)
-        self._handle = _cublas().create()
+        self._handle = _handle_of_graphs()
         version = ctypes.c_int()
         self._check(self._library.cublasGetVersion_v2(self._handle, ctypes.byref(version)))
         if version.value != _cublas().getVersion(self._handle):
@@ -64,10 +72,6 @@ class Products:
     def __call__(self, _: int, *arguments: Any) -> None:
         """As CuPy's ``gemmStridedBatchedEx``, by this handle."""
         self._check(self._library.cublasGemmStridedBatchedEx(self._handle, *arguments))
-
-    def close(self) -> None:
-        """Nothing more is captured; the workspace belongs to the graph."""
-        _cublas().destroy(self._handle)
 
     def _check(self, status: int) -> None:
         if status:

@@ -58,8 +58,7 @@ class Graph(Captured):
         self._pool = cupy.cuda.MemoryPool()
         with stream, cupy.cuda.using_allocator(self._pool.malloc):
             self._inputs = [None if x is None else x.copy() for x in inputs]
-            products = Products(stream)
-            self._kept = Recorder(products)
+            self._kept = Recorder(Products(stream))
             try:
                 with cupy_run.graph_recording(self._kept):
                     with cupy_run.running():
@@ -71,7 +70,6 @@ class Graph(Captured):
                 (self._graph,) = graphs
                 refuse_host_memory(self._graph)
             finally:
-                products.close()
                 self._last = _mark(stream)
                 caller.wait_event(self._last)  # it may change its feeds again
 
