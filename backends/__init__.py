@@ -11,22 +11,28 @@ if TYPE_CHECKING:
 NAMES = ("numpy", "cupy", "strict")
 
 
-@cache
 def get_backend(name: str, device: int | None = None) -> Backend:
-    """The backend ``name`` on ``device``.
+    """The backend ``name`` on ``device``, or else on the one that is current now.
 
     Raises:
         Unavailable: its library or device is not there.
     """
-    from onemodel.backends.base import Unavailable
-
     if name == "cupy":
         from onemodel.backends.cupy_probe import probe
 
-        index = probe(device)
+        device = probe(device)
+    return made(name, device)
+
+
+@cache
+def made(name: str, device: int | None) -> Backend:
+    """See ``get_backend``."""
+    from onemodel.backends.base import Unavailable
+
+    if name == "cupy":
         from onemodel.backends.cupy_backend import CupyBackend
 
-        return CupyBackend(index)
+        return CupyBackend(device)
     if device is not None:
         raise Unavailable(f"backend {name!r} runs on the CPU and has no device {device}; leave device out")
     if name == "numpy":

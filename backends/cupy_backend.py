@@ -37,7 +37,7 @@ class CupyBackend(Backend):
     Work goes to the caller's current stream, and nothing waits for it but what brings values to the host.
 
     Args:
-        device: the GPU's index; None is the one that is current when a session is made or run.
+        device: the GPU's index; None is the one that is current when work is done.
     """
 
     name = "cupy"

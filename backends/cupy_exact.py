@@ -375,7 +375,7 @@ def _members() -> dict[str, Any]:
         "isdtype": cupy_fast.isdtype,
         "result_type": result_type,
         "block_scale": _SCALE,
-        "half_table": per_device(lambda name, dtype: from_host(elementary.half_table(name, dtype))),
+        "half_table": per_device(lambda name, dtype: ExactArray(cupy_run.shared(elementary.half_table(name, dtype)))),
         "run_program": lambda program, *arrays: ExactArray(cupy_exact_programs.run(program, *map(bare, arrays))),
     }
 

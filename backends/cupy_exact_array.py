@@ -19,7 +19,7 @@ from onemodel.backends.base import Array
 from onemodel.backends.cupy_convert import fetch
 from onemodel.backends.cupy_exact_launch import FLOATS, converted, operation
 from onemodel.backends.cupy_fast import split_complex
-from onemodel.backends.cupy_run import note
+from onemodel.backends.cupy_run import note, shared
 
 _library: Any = namespace
 
@@ -119,7 +119,7 @@ def held(value: Any) -> Any:
 
 @lru_cache(maxsize=4096)
 def _number(bits: bytes, dtype: np.dtype[Any], _device: int) -> ExactArray:
-    return ExactArray(cupy.asarray(np.frombuffer(bits, dtype).reshape(())))
+    return ExactArray(shared(np.frombuffer(bits, dtype).reshape(())))
 
 
 def operand(value: Any, dtype: np.dtype[Any]) -> ExactArray:

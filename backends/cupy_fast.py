@@ -127,7 +127,7 @@ def stack(arrays: Any, /, *, axis: int = 0) -> Array:
 
 @lru_cache(maxsize=1024)
 def _uploaded(values: tuple[int, ...], _device: int) -> Array:
-    return cupy.asarray(np.array(values, np.int64))
+    return cupy_run.shared(np.array(values, np.int64))
 
 
 def as_index(values: Any, /) -> Array:
@@ -153,8 +153,10 @@ def checked_indices(indices: Array, size: int, /) -> Array:
 
 def join_complex(x: Array, /) -> Array:
     """See ``extension.join_complex``; a view where the parts lie side by side."""
-    dtype = np.complex64 if x.dtype == np.float32 else np.complex128
-    return row_major(x).view(dtype)[..., 0]
+    dtype = np.dtype(np.complex64 if x.dtype == np.float32 else np.complex128)
+    x = row_major(x)
+    # The GPU reads a complex number at once, from where its size allows.
+    return (x.copy() if x.data.ptr % dtype.itemsize else x).view(dtype)[..., 0]
 
 
 def split_complex(z: Array, /) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 
 from onemodel.backends.base import Array
 from onemodel.backends.cupy_launch import TYPES, over_elements
-from onemodel.backends.cupy_run import NOWHERE, Check, current_node, kept, put_off, row_major
+from onemodel.backends.cupy_run import NOWHERE, Check, current_node, kept, put_off, row_major, shared
 
 Over = Callable[[str, str, int, Sequence[Any]], None]
 """``cupy_launch.over_elements``, or another way to compile."""
@@ -120,7 +120,7 @@ def _taps(
 ) -> tuple[Array, Array]:
     """Positions and weights on the device; a model has the same ones in every run."""
     places = [[-1 if place is None else place for place in row] for row in indices]
-    return cupy.asarray(np.array(places, np.int64)), cupy.asarray(np.array(weights, dtype))
+    return shared(np.array(places, np.int64)), shared(np.array(weights, dtype))
 
 
 def weighted_taps(generic: Callable[..., Array], launch: Over = over_elements) -> Callable[..., Array]:

@@ -17,7 +17,7 @@ from onnx import TensorProto
 
 from onemodel.backends import numpy_cast
 from onemodel.backends.base import Array, numpy_dtype
-from onemodel.backends.cupy_run import per_device, row_major
+from onemodel.backends.cupy_run import per_device, row_major, shared
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 DTYPES = frozenset(
@@ -142,7 +142,7 @@ def filling(function: Callable[..., Any], value: int | None) -> Callable[..., An
 def _values(dtype: np.dtype[Any]) -> Array:
     """The number of each byte: int8 for integers, float32 for floats."""
     numbers = np.arange(256, dtype=np.uint8).view(dtype)
-    return cupy.asarray(numbers.astype(np.int8 if dtype in numpy_cast.SMALL_INTEGERS else np.float32))
+    return shared(numbers.astype(np.int8 if dtype in numpy_cast.SMALL_INTEGERS else np.float32))
 
 
 def widened(x: NarrowArray) -> Array:
@@ -218,7 +218,7 @@ def _steps(source: np.dtype[Any], code: int, saturate: bool | str, round_mode: s
         low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
     edges.sort()
     starts = np.array([0, *edges], key)
-    return cupy.asarray(np.array(edges, key)), cupy.asarray(codes(starts, False)), cupy.asarray(codes(starts, True))
+    return shared(np.array(edges, key)), shared(codes(starts, False)), shared(codes(starts, True))
 
 
 def _finite(source: np.dtype[Any], key: np.dtype[Any]) -> set[int]:
@@ -250,4 +250,4 @@ def _patterns(dtype: np.dtype[Any]) -> Array:
     """For each int8 the byte that ml_dtypes has for it."""
     numbers = np.arange(256, dtype=np.uint8).view(np.int8)
     low, high = numpy_cast.SMALL_INTEGERS[dtype]
-    return cupy.asarray(bits_of(np.clip(numbers, low, high).astype(dtype)))
+    return shared(bits_of(np.clip(numbers, low, high).astype(dtype)))

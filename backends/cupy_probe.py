@@ -9,8 +9,8 @@ from onemodel.backends.base import Unavailable
 EXTRAS = "pip install 'onemodel-runtime[cuda13]' for CUDA 13, 'onemodel-runtime[cuda12]' for CUDA 12"
 
 
-def probe(device: int | None) -> int | None:
-    """``device`` itself, where CuPy and this GPU are there.
+def probe(device: int | None) -> int:
+    """``device``, or else the current one, where CuPy and this GPU are there.
 
     Raises:
         Unavailable: with the words of the loader or the driver.
@@ -34,7 +34,7 @@ def probe(device: int | None) -> int | None:
     if device is not None and device >= count:
         there = "device 0" if count == 1 else f"devices 0 to {count - 1}"
         raise Unavailable(f"backend 'cupy' has no device {device}; there is {there}")
-    return device
+    return int(cupy.cuda.runtime.getDevice()) if device is None else device
 
 
 def _driver(cupy: object) -> str:

@@ -87,18 +87,22 @@ class Checks(Pending):
 
     def __init__(self, checks: list[Check]) -> None:
         self._checks = checks
-        self._event = cupy.cuda.Event()
+        self._device = cupy.cuda.Device()
+        self._event = cupy.cuda.Event(disable_timing=True)
         self._event.record()
 
     def done(self) -> bool:
         return bool(self._event.done)
 
     def settle(self) -> None:
-        found = cupy.asnumpy(cupy.concatenate([check.wrong for check in self._checks]))
-        for check, place in zip(self._checks, found.tolist(), strict=True):
-            if place != NOWHERE:
-                values = () if check.values is None else (cupy.reshape(check.values, (-1,))[place].item(),)
-                raise Refused(check.node, check.error(check.text.format(*values)))
+        """Read the checks, from whatever device and stream is the current one."""
+        with self._device:
+            cupy.cuda.get_current_stream().wait_event(self._event)
+            found = cupy.asnumpy(cupy.concatenate([check.wrong for check in self._checks]))
+            for check, place in zip(self._checks, found.tolist(), strict=True):
+                if place != NOWHERE:
+                    values = () if check.values is None else (cupy.reshape(check.values, (-1,))[place].item(),)
+                    raise Refused(check.node, check.error(check.text.format(*values)))
 
 
 @contextmanager
@@ -113,8 +117,8 @@ def running() -> Iterator[None]:
 
 
 def pending() -> Checks | None:
-    """The checks of the run at work."""
-    return Checks(_state.checks) if _state.checks else None
+    """The checks of the run at work; nobody reads those of a run that the caller captures."""
+    return Checks(_state.checks) if _state.checks and not cupy.cuda.get_current_stream().is_capturing() else None
 
 
 @contextmanager
@@ -240,6 +244,12 @@ def per_device(function: Callable[..., Result]) -> Callable[..., Result]:
         return made(cupy.cuda.runtime.getDevice(), *args)
 
     return call
+
+
+def shared(array: np.ndarray[Any, Any]) -> Array:
+    """A NumPy array on the device for a cache, from which runs on all streams take it: the upload is waited for."""
+    # CuPy waits for none of zero dimensions, which it does not upload.
+    return cupy.reshape(cupy.asarray(array.reshape(-1), blocking=True), array.shape)
 
 
 def row_major(x: Array) -> Array:

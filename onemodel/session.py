@@ -364,6 +364,7 @@ class Session:
         with self._lock:
             if key not in self._programs:
                 self._programs[key] = self._planner.plan(fed, extra)
+                self._backend.synchronize()  # its constants are there for runs on any stream
                 if len(self._programs) > _MOST_PROGRAMS:
                     self._programs.popitem(last=False)
             self._programs.move_to_end(key)

@@ -41,21 +41,40 @@ _state = _State()
 class Event:
     """A point in a stream's work."""
 
-    done = True
-
     def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
         self.stream: Stream | None = None
+        self.behind: dict[Stream, int] = {}
+        self.captured = False
 
     def record(self, stream: Stream | None = None) -> None:
         self.stream = stream or current_stream()
+        self.captured = self.stream.capture is not None
+        self.behind = {**self.stream.behind, self.stream: self.stream.queued}
+
+    @property
+    def done(self) -> bool:
+        self._refuse_captured()
+        return True
+
+    def _refuse_captured(self) -> None:
+        if self.captured:
+            raise CUDARuntimeError("cudaErrorCapturedEvent: operation not permitted on an event of a capturing stream")
 
     def synchronize(self) -> None:
         """All work is done already."""
+        self._refuse_captured()
         refuse_waits()
+        for stream, number in self.behind.items():
+            stream.done = max(stream.done, number)
 
 
 class Stream:
-    """A stream, and a context in which it is the current one."""
+    """A stream, and a context in which it is the current one.
+
+    Attributes:
+        queued, done: how much work it has got, and how much of it the host knows to be done.
+        behind: how much of other streams' work it has waited for.
+    """
 
     null: Stream
 
@@ -67,6 +86,8 @@ class Stream:
         self.waited: list[Event] = []
         self.capture: Graph | None = None
         self.invalid = False
+        self.queued = self.done = 0
+        self.behind: dict[Stream, int] = {}
 
     def __enter__(self) -> Self:
         _state.streams.append(self)
@@ -79,6 +100,24 @@ class Stream:
         from tests.gpu.stand_in import read
 
         read("stream.synchronize()")
+        self.settle()
+
+    def settle(self) -> None:
+        """The host has waited for it."""
+        event = Event()
+        event.record(self)
+        event.synchronize()
+
+    def queue(self) -> tuple[Stream, int]:
+        """A piece of work, as ``sees`` takes it."""
+        self.queued += 1
+        return self, self.queued
+
+    def sees(self, work: tuple[Stream, int]) -> bool:
+        """Whether what it gets from now on comes after some work."""
+        stream, number = work
+        legacy = Stream.null in (self, stream) and not (self.non_blocking or stream.non_blocking)
+        return stream is self or legacy or number <= max(stream.done, self.behind.get(stream, 0))
 
     def record(self, event: Event | None = None) -> Event:
         event = event or Event()
@@ -87,6 +126,8 @@ class Stream:
 
     def wait_event(self, event: Event) -> None:
         self.waited.append(event)
+        for stream, number in event.behind.items():
+            self.behind[stream] = max(self.behind.get(stream, 0), number)
 
     def is_capturing(self) -> bool:
         return self.capture is not None

@@ -79,7 +79,7 @@ def launch(
     pointers = []
     for value in args:
         if hasattr(value, "host"):
-            kept.append(ctypes.c_void_p(value.host.ctypes.data))
+            kept.append(ctypes.c_void_p(value.used().ctypes.data))
             pointers.append(ctypes.addressof(kept[-1]))
         else:
             if not isinstance(value, np.generic):

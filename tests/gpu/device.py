@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from types import ModuleType
 from typing import Any, Self
 
@@ -15,25 +16,33 @@ from tests.gpu.cpu_kernels import Module, Nvrtc
 COUNT = 2
 """Devices that the stand-in has."""
 
-_current = [0]
+
+
+class _Current(threading.local):
+    """The current device of each thread, 0 at first."""
+
+    id = 0
+
+
+_current = _Current()
 
 
 class Device:
     """A device, and a context in which it is the current one."""
 
     def __init__(self, device: int | Device | None = None) -> None:
-        self.id: int = _current[0] if device is None else device.id if isinstance(device, Device) else int(device)
+        self.id: int = _current.id if device is None else device.id if isinstance(device, Device) else int(device)
         self._before: list[int] = []
 
     def __enter__(self) -> Self:
         if self.id >= COUNT:
             raise CUDARuntimeError("cudaErrorInvalidDevice: invalid device ordinal")
-        self._before.append(_current[0])
-        _current[0] = self.id
+        self._before.append(_current.id)
+        _current.id = self.id
         return self
 
     def __exit__(self, *_: object) -> None:
-        _current[0] = self._before.pop()
+        _current.id = self._before.pop()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Device) and self.id == other.id
@@ -147,7 +156,7 @@ def cuda_modules() -> dict[str, ModuleType]:
     modules["cupy.cuda.runtime"].__dict__.update(
         CUDARuntimeError=CUDARuntimeError,
         getDeviceCount=lambda: COUNT,
-        getDevice=lambda: _current[0],
+        getDevice=lambda: _current.id,
         runtimeGetVersion=lambda: 13000,
         getDeviceProperties=lambda index: {"name": b"stand-in"},
     )
@@ -157,7 +166,6 @@ def cuda_modules() -> dict[str, ModuleType]:
         gemmStridedBatchedEx=_refused_in_capture,
         getMathMode=lambda handle: 0,
         create=lambda: 2,
-        destroy=lambda handle: None,
         getVersion=lambda handle: 130000,
         setStream=lambda handle, stream: capture.refuse_cublas(),
     )

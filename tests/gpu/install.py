@@ -24,7 +24,7 @@ def kernels_here() -> str:
 @contextmanager
 def installed() -> Iterator[ModuleType]:
     """The stand-in in ``sys.modules``, in place of the real CuPy and all that has imported it; undone at the end."""
-    from onemodel.backends import get_backend
+    from onemodel.backends import made
 
     def swap(those: dict[str, ModuleType]) -> dict[str, ModuleType]:
         present = {name: module for name, module in sys.modules.items() if _ours(name)}
@@ -32,7 +32,7 @@ def installed() -> Iterator[ModuleType]:
             _unload(name)
         for name, module in those.items():
             _load(name, module)
-        get_backend.cache_clear()
+        made.cache_clear()
         return present
 
     before = swap(_kept or make())

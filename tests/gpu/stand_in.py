@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import operator
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -24,7 +25,7 @@ import numpy as np
 
 from tests.gpu import cpu_kernels
 from tests.gpu.api_table import read_table, signature
-from tests.gpu.capture import launched, refuse_cublas, refuse_waits, uploading
+from tests.gpu.capture import current_stream, launched, refuse_cublas, refuse_waits, uploading
 from tests.gpu.device import Device, cuda_modules
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -135,15 +136,36 @@ class ndarray:  # noqa: N801 - CuPy's name
 
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 100
-    _owners: ClassVar[dict[int, Any]] = {}
+    _made: ClassVar[dict[int, tuple[Any, Any]]] = {}
+    """For each allocation, by identity, the piece of work that made it."""
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
         checked_dtype(array.dtype)
         self.host = array
+        self.device = Device()
+        owner = self.data.mem
+        known, _ = self._made.get(id(owner), (None, None))
+        if known is None or known() is not owner:  # else a view, which is no work
+            self.queue()
 
-    @property
-    def device(self) -> Device:
-        return Device(0)
+    def queue(self) -> None:
+        """Note that the current stream makes it."""
+        owner = self.data.mem
+        key = id(owner)
+        entries = self._made
+        entries[key] = weakref.ref(owner, lambda _: entries.pop(key, None)), current_stream().queue()
+
+    def used(self) -> np.ndarray[Any, Any]:
+        """What it holds, for work on the current device and stream.
+
+        Raises:
+            AssertionError: it lies on another device, or is made on another stream, which nothing has waited for.
+        """
+        if self.device != Device():
+            raise AssertionError(f"an array of device {self.device.id} is used while {Device().id} is current")
+        if not current_stream().sees(self._made[id(self.data.mem)][1]):
+            raise AssertionError("an array is used on a stream that has not waited for the one on which it is made")
+        return self.host
 
     @property
     def data(self) -> Memory:
@@ -195,7 +217,7 @@ class ndarray:  # noqa: N801 - CuPy's name
     def __getitem__(self, key: Any) -> Any:
         if any(_is_mask(part) for part in _parts(key)):
             read("a boolean mask")
-        return pack(self.host[_wrapped(key, self.host.shape)])
+        return pack(self.used()[_wrapped(key, self.host.shape)])
 
     @launched
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -208,6 +230,7 @@ class ndarray:  # noqa: N801 - CuPy's name
         if isinstance(given, np.ndarray) and given.dtype != self.host.dtype:
             given = cast(given, self.host.dtype)
         self.host[_wrapped(key, self.host.shape)] = given
+        self.queue()
 
     def __bool__(self) -> bool:
         return bool(self._read("bool"))
@@ -226,6 +249,8 @@ class ndarray:  # noqa: N801 - CuPy's name
 
     def _read(self, why: str) -> Any:
         read(f"{why}()")
+        self.used()
+        current_stream().settle()
         return self.host.item() if self.host.size == 1 else bool(self.host)
 
 
@@ -250,7 +275,7 @@ _operators()
 def unpack(value: Any, *, host: bool = False) -> Any:
     """The NumPy arrays inside the stand-in's; TypeError for those of the host, as CuPy has it."""
     if isinstance(value, ndarray):
-        return value.host
+        return value.used()
     if isinstance(value, np.ndarray) and not host:
         raise TypeError(f"Unsupported type {type(value)}")
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
@@ -320,8 +345,11 @@ def _cast(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, 
 @launched
 def _method(array: ndarray, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     signature("methods", name).bind(array, *args, **options)
+    if name not in ("copy", "get"):
+        array.used()
     if name in ("get", "item", "tolist", "nonzero"):
         read(f"{name}()")
+        current_stream().settle()
     if name == "get":
         return array.host.copy()
     if name == "astype":
@@ -449,7 +477,7 @@ def _ordered(array: np.ndarray[Any, Any], what: str) -> np.ndarray[Any, Any]:
 def _asarray(a: Any, dtype: Any = None, order: Any = None, **options: Any) -> Any:
     if isinstance(a, ndarray):
         return a if dtype is None or a.dtype == np.dtype(dtype) else a.astype(dtype)
-    return _array(a, dtype)
+    return _array(a, dtype, **options)
 
 
 def _concatenate(tup: Any, axis: Any = 0, *, out: Any = None, dtype: Any = None, casting: str = "same_kind") -> Any:
@@ -474,7 +502,10 @@ def _array(obj: Any, dtype: Any = None, copy: Any = True, order: Any = None, **o
     made = np.array(obj, dtype=None if dtype is None else checked_dtype(dtype))
     if made.ndim:
         uploading()
-    return ndarray(made)
+    result = ndarray(made)
+    if made.ndim and options.get("blocking"):
+        current_stream().settle()
+    return result
 
 
 def _asnumpy(a: Any, stream: Any = None, order: str = "C", out: Any = None, *, blocking: bool = True) -> Any:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pickle
 import sys
+import threading
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
 from onnx import helper
 
 import onemodel
-from onemodel.backends import get_backend
+from onemodel.backends import get_backend, made
 from tests.gpu import capture, models, stand_in
 from tests.models_by_hand import graph_model, subgraph
 from tests.ops.harness import model
@@ -29,7 +31,7 @@ class TestErrors:
     """One BackendError each, in the words of the loader or the driver, with what to install."""
 
     def refused(self, message: str, **options: Any) -> None:
-        get_backend.cache_clear()
+        made.cache_clear()
         with pytest.raises(onemodel.BackendError, match=message) as raised:
             onemodel.Session(_gather(), backend="cupy", **options)
         assert "\n" not in str(raised.value)
@@ -364,6 +366,73 @@ def test_device_of_a_session_is_current_while_it_runs(cupy: Any, monkeypatch: py
     session.run(None, {"x0": ROWS, "x1": np.array([1])})
     assert set(seen) == {1}
     assert cupy.cuda.runtime.getDevice() == 0
+
+
+def test_sessions_stay_on_the_device_on_which_they_are_made(cupy: Any) -> None:
+    """Threads begin on device 0."""
+    with cupy.cuda.Device(1):
+        session = onemodel.Session(models.transformer()[0], backend="cupy", outputs="backend")
+        assert get_backend("cupy") is get_backend("cupy", 1)
+    assert get_backend("cupy") is get_backend("cupy", 0)
+    devices: list[int] = []
+
+    def work() -> None:
+        devices.extend(y.device.id for y in session.run(None, models.transformer()[1]))
+        session.synchronize()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert devices == [1]
+
+
+_CONSTANTS: dict[str, tuple[str, list[Any], dict[str, Any]]] = {
+    "indices": ("CumSum", [ROWS, np.array(0)], {}),
+    "taps": ("Resize", [ROWS[None, None], None, None, np.array([1, 1, 7, 3])], {"mode": "linear"}),
+    "codes": ("Cast", [ROWS], {"to": onnx.TensorProto.FLOAT8E4M3FN}),
+    "numbers": ("Cast", [ROWS.astype(ml_dtypes.float8_e5m2)], {"to": onnx.TensorProto.FLOAT}),
+    "patterns": ("Cast", [ROWS], {"to": onnx.TensorProto.INT4}),
+}
+"""Operators that keep arrays on the device for later runs."""
+
+
+@pytest.mark.parametrize("mode", ["fast", "exact"])
+@pytest.mark.parametrize("what", _CONSTANTS)
+def test_what_is_kept_is_there_for_all_streams(cupy: Any, what: str, mode: Any) -> None:
+    operator, inputs, attributes = _CONSTANTS[what]
+    session = onemodel.Session(model(operator, inputs, **attributes), backend="cupy", mode=mode, outputs="backend")
+    feeds = {f"x{i}": value for i, value in enumerate(inputs) if value is not None}
+    for _ in range(2):
+        with cupy.cuda.Stream(non_blocking=True):
+            session.run(None, feeds)
+
+
+def test_weights_are_there_for_all_streams(cupy: Any) -> None:
+    proto, feeds = models.convolutional()
+    with cupy.cuda.Stream(non_blocking=True):
+        session = onemodel.Session(proto, backend="cupy", outputs="backend")
+    with cupy.cuda.Stream(non_blocking=True):
+        session.run(None, feeds)
+
+
+def test_checks_are_read_behind_the_stream_that_makes_them(cupy: Any) -> None:
+    with cupy.cuda.Device(1):
+        session = onemodel.Session(_gather(), backend="cupy", outputs="backend")
+        with cupy.cuda.Stream(non_blocking=True):
+            session.run(None, {"x0": ROWS, "x1": np.array([4, 0, 0])})
+    with cupy.cuda.Stream(non_blocking=True), pytest.raises(onemodel.ExecutionError, match="index 4 is out of range"):
+        session.synchronize()
+
+
+def test_complex_numbers_lie_where_their_size_allows(cupy: Any) -> None:
+    """An array from elsewhere may begin at any float."""
+    xp = get_backend("cupy").namespace("fast")
+    whole = xp.from_host(np.arange(10, dtype=np.float32))
+    start = 1 if whole.data.ptr % 8 == 0 else 2
+    parts = xp.reshape(whole[start : start + 8], (4, 2))
+    z = xp.join_complex(parts)
+    assert z.data.ptr % 8 == 0
+    np.testing.assert_array_equal(z.get(), [complex(i, i + 1) for i in range(start, start + 8, 2)])
 
 
 @pytest.mark.parametrize("element", ["float32", "bfloat16"])

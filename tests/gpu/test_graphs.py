@@ -156,7 +156,7 @@ def test_launches_wait_for_one_another(cupy: Any) -> None:
 
 def test_runs_that_the_caller_captures_are_not_replayed(cupy: Any) -> None:
     session = session_of(model("Neg", [rows()]), outputs="backend")
-    feeds = {"x0": cupy.asarray(rows())}
+    feeds = {"x0": cupy.asarray(rows(), blocking=True)}
     for _ in range(3):
         session.run(None, feeds)
     stream, pool = cupy.cuda.Stream(non_blocking=True), cupy.cuda.MemoryPool()
@@ -165,9 +165,23 @@ def test_runs_that_the_caller_captures_are_not_replayed(cupy: Any) -> None:
         (y,) = session.run(None, feeds)
         graph = stream.end_capture()
     assert session.graphs()[0].replays == 2
-    feeds["x0"][...] = 5
-    graph.launch()
-    np.testing.assert_array_equal(y.get(), np.full((4, 2), -5))
+    with stream:
+        feeds["x0"][...] = 5
+        graph.launch()
+        np.testing.assert_array_equal(y.get(), np.full((4, 2), -5))
+
+
+def test_checks_of_a_run_that_the_caller_captures_are_left(cupy: Any) -> None:
+    """CUDA answers no questions about an event that is recorded in a capture."""
+    session = onemodel.Session(model("Gather", [rows(), np.zeros(1, np.int64)]), backend="cupy", outputs="backend")
+    feeds = {"x0": cupy.asarray(rows(), blocking=True), "x1": cupy.asarray(np.array([3]), blocking=True)}
+    stream, pool = cupy.cuda.Stream(non_blocking=True), cupy.cuda.MemoryPool()
+    with stream, cupy.cuda.using_allocator(pool.malloc):
+        stream.begin_capture()
+        session.run(None, feeds)
+        stream.end_capture()
+    (y,) = session.run(None, feeds)
+    np.testing.assert_array_equal(y.get(), rows()[[3]])
 
 
 def test_threads_share_a_graph(cupy: Any) -> None:
@@ -337,7 +351,7 @@ def test_the_stand_in_has_cupys_signatures(cupy: Any) -> None:
 
 
 def test_the_stand_in_refuses_what_a_capture_refuses(cupy: Any) -> None:
-    x = cupy.asarray(rows())
+    x = cupy.asarray(rows(), blocking=True)
     with pytest.raises(RuntimeError, match="cudaErrorStreamCaptureUnsupported"):
         cupy.cuda.Stream().begin_capture()
     for forbidden in (lambda: int(x[0, 0]), x.get, lambda: cupy.cuda.get_current_stream().synchronize()):
@@ -355,9 +369,9 @@ def test_the_stand_in_refuses_what_a_capture_refuses(cupy: Any) -> None:
             cupy.matmul(x, x.T)
         y = x + x
         graph = stream.end_capture()
-    x[...] = 1
-    graph.launch()
-    np.testing.assert_array_equal(y.get(), np.full((4, 2), 2))
+        x[...] = 1
+        graph.launch()
+        np.testing.assert_array_equal(y.get(), np.full((4, 2), 2))
     del y
     gc.collect()
     with pytest.raises(AssertionError, match="memory that was let go"):
