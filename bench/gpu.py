@@ -8,15 +8,15 @@ the stand-in of ``tests.gpu``.
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
-from itertools import chain
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -41,8 +41,15 @@ def missing(options: argparse.Namespace) -> list[str]:
     """What the environment lacks for what is asked; names of modules, or the words of the backend."""
     wanted = [*_ALWAYS, *(() if options.stand_in else ("cupy",)), *(("torch",) if options.time else ())]
     absent = [name for name in wanted if importlib.util.find_spec(name) is None]
-    if absent or options.stand_in:
+    if absent:
         return absent
+    for module in ("onemodel", *(("tests.exact.digests", "tests.conformance.worker") if options.check else ())):
+        try:
+            importlib.import_module(module)
+        except ImportError as error:  # what is there may lack something itself
+            return [str(error)]
+    if options.stand_in:
+        return []
     from onemodel.backends import get_backend
     from onemodel.backends.base import Unavailable
 
@@ -51,6 +58,14 @@ def missing(options: argparse.Namespace) -> list[str]:
     except Unavailable as error:
         return [str(error)]
     return []
+
+
+def guarded(what: str, rows: Callable[[], Iterable[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+    """The rows of a part; an error is its last one, and must not cost the other parts."""
+    try:
+        yield from rows()
+    except Exception:  # noqa: BLE001 - whatever it is, it is told
+        yield {"what": what, "passed": False, "error": traceback.format_exc()[-2000:]}
 
 
 def place(stand_in: bool) -> AbstractContextManager[Any]:
@@ -187,6 +202,14 @@ def limits(clock: Clock) -> dict[str, float]:
     return found
 
 
+def drawn(shape: Sequence[int], dtype: str = "float32") -> Any:
+    """Normal numbers on the device, drawn by NumPy: CuPy would need cuRAND."""
+    import cupy
+    import numpy as np
+
+    return cupy.asarray(np.random.default_rng(0).standard_normal(shape, np.float32).astype(dtype))
+
+
 def time_operators(clock: Clock, bounds: Mapping[str, float]) -> Iterator[dict[str, Any]]:
     """Operators that are bound by memory, as a share of a copy; and products, as a share of the largest."""
     import cupy
@@ -197,7 +220,7 @@ def time_operators(clock: Clock, bounds: Mapping[str, float]) -> Iterator[dict[s
 
     rows, length = 8192, 4096
     for name in ("float32", "float16"):
-        x = cupy.random.standard_normal((rows, length), dtype=cupy.float32).astype(name)
+        x = drawn((rows, length), name)
         scale = cupy.ones(length, dtype=name)
         for operator, inputs in (("Gelu", [x]), ("Softmax", [x]), ("LayerNormalization", [x, scale, scale])):
             feeds = {f"x{i}": value for i, value in enumerate(inputs)}
@@ -221,17 +244,15 @@ _CHOICES: Mapping[str, tuple[Sequence[tuple[int, ...]], Mapping[str, Any], int]]
 
 def time_choices(clock: Clock, bounds: Mapping[str, float]) -> Iterator[dict[str, Any]]:
     """Operators that optional libraries compute, by these and without; and attention to a long prompt."""
-    import cupy
     from onnx import helper
 
     import onemodel
     from tests.models_by_hand import graph_model
 
-    draw = partial(cupy.random.standard_normal, dtype=cupy.float32)
     for name in ("float32", "float16"):
         kind = "tensor(float)" if name == "float32" else "tensor(float16)"
         for operator, (shapes, attributes, operations) in _CHOICES.items():
-            feeds = {f"x{i}": draw(shape).astype(name) for i, shape in enumerate(shapes)}
+            feeds = {f"x{i}": drawn(shape, name) for i, shape in enumerate(shapes)}
             node = helper.make_node(operator, list(feeds), ["y"], **attributes)
             proto = graph_model([node], [(key, kind, None) for key in feeds], ["y"], opset=23)
             for kernels in ("native", "generic"):
@@ -246,19 +267,15 @@ def time_choices(clock: Clock, bounds: Mapping[str, float]) -> Iterator[dict[str
 
 def time_exact(clock: Clock, size: int = 4096) -> Iterator[dict[str, Any]]:
     """Operators in exact mode on matrices of that size, as a multiple of fast mode's time."""
-    import cupy
     from onnx import helper
 
     import onemodel
     from tests.models_by_hand import graph_model
 
-    def drawn(*shape: int) -> Any:
-        return cupy.random.standard_normal(shape, dtype=cupy.float32)
-
-    square, channels = drawn(size, size), size // 16
+    square, channels = drawn((size, size)), size // 16
     cases: list[tuple[str, list[Any]]] = [
-        ("MatMul", [square, drawn(size, size)]),
-        ("Conv", [drawn(8, channels, 56, 56), drawn(channels, channels, 3, 3)]),
+        ("MatMul", [square, drawn((size, size))]),
+        ("Conv", [drawn((8, channels, 56, 56)), drawn((channels, channels, 3, 3))]),
         ("ReduceSum", [square]),
         ("Gelu", [square]),
         ("Softmax", [square]),
@@ -413,25 +430,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     clock = Clock(options.seconds)
     results: dict[str, Any] = {"device": _device(options.stand_in), "checks": [], "operators": [], "networks": []}
     checks: Rows = results["checks"]
-    if options.check:
-        for row in check_networks(options.stand_in, options.graphs):
-            checks.append(row)
-            write(options.out, results)
-        checks.append(check_exact(Clock(clock.left / 3), options.stand_in, options.cases))
-        write(options.out, results)
+
+    def measured() -> Iterator[dict[str, Any]]:
+        results["limits"] = limits(clock)
+        yield from time_operators(clock, results["limits"])
+
+    def suites() -> Iterator[dict[str, Any]]:
         for kernels in ("native", "generic"):
             half = Clock(clock.left / (3 if options.time else 2))
-            checks.append(check_suite(half, options.stand_in, options.workers, options.cases, kernels))
-            write(options.out, results)
+            yield check_suite(half, options.stand_in, options.workers, options.cases, kernels)
+
+    parts: list[tuple[str, str, Callable[[], Iterable[dict[str, Any]]]]] = []
+    if options.check:
+        parts += [
+            ("checks", "networks", lambda: check_networks(options.stand_in, options.graphs)),
+            ("checks", "exact", lambda: [check_exact(Clock(clock.left / 3), options.stand_in, options.cases)]),
+            ("checks", "suite", suites),
+        ]
     if options.time:
-        results["limits"] = limits(clock)
-        operators = chain(time_operators(clock, results["limits"]), time_exact(clock))
-        timed = time_networks(clock, options.graphs)
-        for part, rows in (("operators", operators), ("networks", timed)):
-            for row in rows:
-                results[part].append(row)
-                write(options.out, results)
-    sys.stdout.write((options.out / "gpu.md").read_text(encoding="utf-8") if checks or options.time else "")
+        parts += [
+            ("operators", "operators", measured),
+            ("operators", "exact mode", lambda: time_exact(clock)),
+            ("networks", "networks", lambda: time_networks(clock, options.graphs)),
+        ]
+    for part, what, rows in parts:
+        for row in guarded(what, rows):
+            results[part].append(row)
+            write(options.out, results)
+    sys.stdout.write((options.out / "gpu.md").read_text(encoding="utf-8") if parts else "")
     return 1 if any(row.get("failed") or row["passed"] is False for row in checks) else 0
 
 

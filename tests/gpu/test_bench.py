@@ -65,3 +65,24 @@ def test_checks_need_no_tools_of_the_tests(root: Path) -> None:
 def test_the_stand_in_is_not_timed(tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
         gpu.main(["--time", "--stand-in", "--out", str(tmp_path)])
+
+
+def test_it_says_what_a_package_lacks_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "tests.exact.digests", None)
+    assert gpu.main(["--check", "--stand-in", "--out", str(tmp_path)]) == 2
+    assert "tests.exact.digests" in capsys.readouterr().err
+
+
+def test_a_part_that_fails_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("cudaErrorIllegalAddress")
+
+    monkeypatch.setattr(gpu, "check_networks", fail)
+    monkeypatch.setattr(gpu, "check_exact", fail)
+    monkeypatch.setattr(gpu, "check_suite", lambda *_: {"what": "suite", "passed": 1, "failed": [], "not run": 0})
+    assert gpu.main(["--check", "--stand-in", "--out", str(tmp_path)]) == 1
+    rows = json.loads((tmp_path / "gpu.json").read_text(encoding="utf-8"))["checks"]
+    assert [row["what"] for row in rows] == ["networks", "exact", "suite", "suite"]
+    assert all("cudaErrorIllegalAddress" in row["error"] for row in rows[:2])
