@@ -17,7 +17,6 @@ COUNT = 2
 """Devices that the stand-in has."""
 
 
-
 class _Current(threading.local):
     """The current device of each thread, 0 at first."""
 

@@ -427,7 +427,7 @@ def test_checks_are_read_behind_the_stream_that_makes_them(cupy: Any) -> None:
 def test_complex_numbers_lie_where_their_size_allows(cupy: Any) -> None:
     """An array from elsewhere may begin at any float."""
     xp = get_backend("cupy").namespace("fast")
-    whole = xp.from_host(np.arange(10, dtype=np.float32))
+    whole: Any = xp.from_host(np.arange(10, dtype=np.float32))
     start = 1 if whole.data.ptr % 8 == 0 else 2
     parts = xp.reshape(whole[start : start + 8], (4, 2))
     z = xp.join_complex(parts)
