@@ -454,9 +454,10 @@ class Session:
 
         with backend.running():
             exported = [conversion.moved(result, own) for result in results]
-        if library is None or library.__name__.partition(".")[2] == backend.name:
-            return exported
-        return [conversion.moved(array, partial(conversion.to_library, library=library)) for array in exported]
+            if library is None or library.__name__.partition(".")[2] == backend.name:
+                return exported
+            # DLPack orders streams of the device that is current.
+            return [conversion.moved(array, partial(conversion.to_library, library=library)) for array in exported]
 
 
 def _restore(

@@ -208,7 +208,7 @@ class ndarray:  # noqa: N801 - CuPy's name
         return 2, 0
 
     def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
-        return self.host.__dlpack__()
+        return self.used().__dlpack__()
 
     def __len__(self) -> int:
         return len(self.host)
@@ -345,7 +345,8 @@ def _cast(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, 
 @launched
 def _method(array: ndarray, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     signature("methods", name).bind(array, *args, **options)
-    if name not in ("copy", "get"):
+    same = name == "astype" and not options.get("copy", True) and array.host.dtype == np.dtype(args[0])
+    if name not in ("copy", "get") and not same:
         array.used()
     if name in ("get", "item", "tolist", "nonzero"):
         read(f"{name}()")

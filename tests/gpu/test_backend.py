@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 import threading
+import types
 from typing import Any
 
 import ml_dtypes
@@ -14,6 +15,7 @@ import pytest
 from onnx import helper
 
 import onemodel
+from onemodel import conversion
 from onemodel.backends import get_backend, made
 from tests.gpu import capture, models, stand_in
 from tests.models_by_hand import graph_model, subgraph
@@ -405,6 +407,17 @@ def test_what_is_kept_is_there_for_all_streams(cupy: Any, what: str, mode: Any) 
     for _ in range(2):
         with cupy.cuda.Stream(non_blocking=True):
             session.run(None, feeds)
+
+
+def test_outputs_are_exported_on_their_device(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DLPack orders the consumer's stream behind that of the current device."""
+    library = types.SimpleNamespace(__name__="elsewhere", from_dlpack=lambda array: array.__dlpack__() and array)
+    monkeypatch.setattr(conversion, "library_of", lambda values: library)
+    session = onemodel.Session(_gather(), backend="cupy", device=1)
+    with cupy.cuda.Device(1):
+        feeds = {"x0": cupy.asarray(ROWS), "x1": cupy.asarray(np.array([1]))}
+    (y,) = session.run(None, feeds)
+    assert y.device.id == 1
 
 
 def test_weights_are_there_for_all_streams(cupy: Any) -> None:
