@@ -241,3 +241,11 @@ def test_fixed_orders_give_the_same_bits_in_both_modes(name: str, dtype: str) ->
     ]
     for result in results[1:]:
         same_bits(np.where(np.isnan(result), result.dtype.type(np.nan), result), results[0])
+
+
+@pytest.mark.parametrize("op", ["Gelu", "Mish", "Swish"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_activations_give_their_limit_at_minus_infinity(op: str, dtype: str) -> None:
+    x = np.asarray([-np.inf, np.inf], dtype)
+    (y,) = onemodel.Session(model(op, [x], opset=24), mode="exact").run(None, {"x0": x})
+    same_bits(y, np.asarray([-0.0, np.inf], dtype))
