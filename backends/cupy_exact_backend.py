@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import array_api_compat.cupy as library
@@ -15,11 +14,10 @@ from onemodel.backends import cupy_exact, cupy_exact_programs
 from onemodel.backends.base import Array, Kernel, Namespace, NamespaceCache, Unavailable, build_namespace
 from onemodel.backends.cupy_backend import CupyBackend
 from onemodel.backends.cupy_exact_array import ExactArray, to_host
-from onemodel.backends.cupy_narrow import NarrowArray
+from onemodel.backends.cupy_gemm import cublas
 from onemodel.backends.exact import exact_namespace
 
 _EMULATION = "CUBLAS_EMULATE_DOUBLE_PRECISION"
-_CUBLAS = "cupy_backends.cuda.libs.cublas"
 _EMULATED_FIXEDPOINT = 8
 """cublasMath_t: CUBLAS_FP64_EMULATED_FIXEDPOINT_MATH."""
 
@@ -50,9 +48,6 @@ class ExactCupyBackend(CupyBackend):
     def generic_namespace(self, mode: str) -> Namespace:
         return self._namespaces(mode)
 
-    def kernels(self, mode: str) -> Mapping[tuple[str, str], Kernel]:
-        return {}
-
     def program(self, function: Callable[..., Any]) -> Kernel | None:
         return cupy_exact_programs.kernel_of(function)
 
@@ -64,14 +59,8 @@ class ExactCupyBackend(CupyBackend):
         with self._on_device():
             return to_host(array)
 
-    def normalise(self, value: Any) -> Any:
-        if value is None or isinstance(value, (ExactArray, NarrowArray, np.ndarray, dict)):
-            return value
-        if isinstance(value, list):
-            return [self.normalise(item) for item in value]
-        if isinstance(value, cupy.ndarray):
-            return ExactArray(value)
-        return np.asarray(value) if isinstance(value, np.generic) else cupy_exact.asarray(value)
+    def _on_gpu(self, value: Any) -> Array:
+        return ExactArray(value) if isinstance(value, cupy.ndarray) else cupy_exact.asarray(value)
 
     def adopt(self, given: Any) -> Array | None:
         array = super().adopt(given)
@@ -89,7 +78,7 @@ def refuse_emulation() -> None:
     """
     if os.environ.get(_EMULATION, "0") not in ("", "0"):
         problem = f"{_EMULATION} is set, so that it may emulate them: unset it"
-    elif importlib.import_module(_CUBLAS).getMathMode(cupy.cuda.device.get_cublas_handle()) & _EMULATED_FIXEDPOINT:
+    elif cublas().getMathMode(cupy.cuda.device.get_cublas_handle()) & _EMULATED_FIXEDPOINT:
         problem = "CuPy's handle is set to emulate them: set its math mode back"
     else:
         return

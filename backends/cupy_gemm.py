@@ -36,7 +36,7 @@ _WORKSPACE = 32 << 20
 
 
 @cache
-def _cublas() -> ModuleType:
+def cublas() -> ModuleType:
     """CuPy 14 has cuBLAS's functions here alone."""
     import importlib
 
@@ -46,7 +46,7 @@ def _cublas() -> ModuleType:
 @per_device
 def _handle_of_graphs() -> int:
     """A handle of cuBLAS, which stays: its own memory may be in what graphs have captured."""
-    return int(_cublas().create())
+    return int(cublas().create())
 
 
 class Products:
@@ -64,9 +64,9 @@ class Products:
         self._handle = _handle_of_graphs()
         version = ctypes.c_int()
         self._check(self._library.cublasGetVersion_v2(self._handle, ctypes.byref(version)))
-        if version.value != _cublas().getVersion(self._handle):
+        if version.value != cublas().getVersion(self._handle):
             raise RuntimeError(f"two versions of cuBLAS are loaded, and CuPy does not use {version.value}")
-        _cublas().setStream(self._handle, stream.ptr)
+        cublas().setStream(self._handle, stream.ptr)
         self._check(self._library.cublasSetWorkspace_v2(self._handle, self._workspace.data.ptr, _WORKSPACE))
 
     def __call__(self, _: int, *arguments: Any) -> None:
@@ -174,6 +174,6 @@ def _multiplied(a: Array, b: Array, count: int, into: Array | None = None, *, ad
         _DEFAULT,
     )
     recording = recorder()
-    launch = _cublas().gemmStridedBatchedEx if recording is None else recording.products
+    launch = cublas().gemmStridedBatchedEx if recording is None else recording.products
     launch(*arguments)
     return result
