@@ -55,13 +55,13 @@ def fourier(x: Array, axis: int, length: int, inverse: bool, onesided: bool, /, 
             out[...] = _products(part, np.arange(made), length, inverse, onesided, xp)
             continue
         is_open = _fast(part, out, length, radices, inverse, onesided, xp)
-        rows = xp.nonzero(xp.any(is_open, axis=(1, 2)))[0]
-        if rows.shape[0]:
+        rows = xp.any(is_open, axis=(1, 2))
+        index = xp.nonzero(rows)[0]
+        if index.shape[0]:
             columns = xp.any(is_open, axis=(0, 2))
-            exact = _products(
-                xp.take(part, rows, axis=0), np.nonzero(xp.to_host(columns))[0], length, inverse, onesided, xp
-            )
-            out[xp.any(is_open, axis=(1, 2))[:, None] & columns[None, :]] = xp.reshape(exact, (-1, parts))
+            frequencies = np.nonzero(xp.to_host(columns))[0]
+            exact = _products(xp.take(part, index, axis=0), frequencies, length, inverse, onesided, xp)
+            out[rows[:, None] & columns[None, :]] = xp.reshape(exact, (-1, parts))
     if inverse:
         result = result / xp.asarray(length, dtype=x.dtype)
     return xp.moveaxis(xp.reshape(result, (*lead, made, parts)), -2, axis)
