@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from onemodel.backends.exact.double_double import Pair
-from onemodel.backends.exact.functions import Symmetry, table
+from onemodel.backends.exact.functions import Symmetry, open_at_minus_infinity, table
 from onemodel.backends.exact.program import Program, Trace, Value, trace
 
 _MAGNITUDE = 0x7FFFFFFFFFFFFFFF
@@ -38,7 +38,7 @@ class DoubleFunction:
     Attributes:
         name: in the namespace.
         body: ``body(x, xp)`` returns float64, rounded once.
-        symmetry, low, high: as for ``functions.Function``.
+        symmetry, low, high, gate: as for ``functions.Function``.
         identity: the function is x (1 + a), |a| < |x|: below 2**-60 the result is x.
     """
 
@@ -47,6 +47,7 @@ class DoubleFunction:
     symmetry: Symmetry
     low: float | None
     high: float | None
+    gate: bool
     identity: bool
 
     @cache  # noqa: B019 (functions live as long as the module)
@@ -65,6 +66,8 @@ class DoubleFunction:
         if self.identity:
             result = xp.where(xp.abs(argument) < 2.0**-60, argument, result)
         result = xp.where(xp.not_equal(x, x), x, result)
+        if self.gate:
+            result = open_at_minus_infinity(result, x, xp)
         if self.symmetry not in ("odd", "sign"):
             return result
         magnitude = xp.bitcast(result, "int64")
@@ -78,12 +81,17 @@ DOUBLE_FUNCTIONS: dict[str, DoubleFunction] = {}
 
 
 def double_function(
-    symmetry: Symmetry = "none", *, low: float | None = None, high: float | None = None, identity: bool = False
+    symmetry: Symmetry = "none",
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    gate: bool = False,
+    identity: bool = False,
 ) -> Callable[[Callable[[Value, Trace], Value]], Callable[[Value, Trace], Value]]:
     """Enter a body under its own name."""
 
     def enter(body: Callable[[Value, Trace], Value]) -> Callable[[Value, Trace], Value]:
-        DOUBLE_FUNCTIONS[body.__name__] = DoubleFunction(body.__name__, body, symmetry, low, high, identity)
+        DOUBLE_FUNCTIONS[body.__name__] = DoubleFunction(body.__name__, body, symmetry, low, high, gate, identity)
         return body
 
     return enter

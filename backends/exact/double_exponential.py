@@ -152,13 +152,13 @@ def _gated(x: Value, a: Pair, xp: Trace) -> Value:
     return xp.where(x >= 2.0**900, x, result)
 
 
-@double_function("sign")
+@double_function("sign", gate=True)
 def silu(x: Value, xp: Trace) -> Value:
     """x sigmoid(x)."""
     return _gated(x, (x, 0.0), xp)
 
 
-@double_function("sign")
+@double_function("sign", gate=True)
 def gelu_tanh(x: Value, xp: Trace) -> Value:
     """x sigmoid(u) with u = 2 sqrt(2 / pi) (x + 0.044715 x**3), all exact numbers."""
     a = xp.minimum(xp.maximum(x, -30.0), 30.0)
@@ -167,7 +167,7 @@ def gelu_tanh(x: Value, xp: Trace) -> Value:
     return _gated(x, u, xp)
 
 
-@double_function("sign")
+@double_function("sign", gate=True)
 def mish(x: Value, xp: Trace) -> Value:
     """x E (E + 2) / (E (E + 2) + 2) with E = exp(x)."""
     power = _of(xp.minimum(x, 40.0), xp)

@@ -21,7 +21,7 @@ def erf(x: Value, xp: Trace) -> Value:
     return dd.rounded(value, back, xp)
 
 
-@double_function("sign")
+@double_function("sign", gate=True)
 def gelu(x: Value, xp: Trace) -> Value:
     """max(x, 0) - |x| erfc(t) / 2 with t = |x| / sqrt(2), erfc(t) = exp(-x**2 / 2) times a slowly falling function."""
     size = xp.minimum(xp.abs(x), 38.9)

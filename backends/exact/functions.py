@@ -65,6 +65,7 @@ class Function:
         body: ``body(x, xp)`` returns float64.
         symmetry: ``"odd"`` and ``"even"`` bodies see |x|; ``"sign"`` results take the sign of x.
         low, high: limits of what the body sees; beyond them the result is the same. NaN passes.
+        gate: the function is x times a gate, which is 0 at -infinity: NaN there, as any product of the two.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Function:
     symmetry: Symmetry
     low: float | None
     high: float | None
+    gate: bool
 
     @cache  # noqa: B019 (functions live as long as the module)
     def program(self) -> Program:
@@ -93,6 +95,8 @@ class Function:
             argument = xp.maximum(argument, self.low)
         if self.high is not None:
             argument = xp.minimum(argument, self.high)
+        if self.gate:
+            argument = open_at_minus_infinity(argument, x, xp)
         wide = self.body(argument, xp)
         signed = self.symmetry in ("odd", "sign")
         if not rounded:
@@ -116,15 +120,20 @@ FUNCTIONS: dict[str, Function] = {}
 
 
 def function(
-    symmetry: Symmetry = "none", *, low: float | None = None, high: float | None = None
+    symmetry: Symmetry = "none", *, low: float | None = None, high: float | None = None, gate: bool = False
 ) -> Callable[[Callable[[Value, Trace], Value]], Callable[[Value, Trace], Value]]:
     """Enter a body under its own name."""
 
     def enter(body: Callable[[Value, Trace], Value]) -> Callable[[Value, Trace], Value]:
-        FUNCTIONS[body.__name__] = Function(body.__name__, body, symmetry, low, high)
+        FUNCTIONS[body.__name__] = Function(body.__name__, body, symmetry, low, high, gate)
         return body
 
     return enter
+
+
+def open_at_minus_infinity(value: Value, x: Value, xp: Trace) -> Value:
+    """``value``, NaN where x is -infinity: elsewhere -0 is added, which changes nothing."""
+    return value + xp.minimum(x, -1.0) * 0.0
 
 
 def _except(name: str, key: Value, result: Value, xp: Trace) -> Value:

@@ -89,14 +89,14 @@ def sigmoid(x: Value, xp: Trace) -> Value:
     return e / (e + 1.0)
 
 
-@function("sign", low=-110.0)
+@function("sign", low=-110.0, gate=True)
 def silu(x: Value, xp: Trace) -> Value:
     """x E / (E + 1)."""
     e = exponential(xp.astype(xp.minimum(x, 89.0), "float64"), xp)
     return e * xp.astype(x, "float64") / (e + 1.0) + NUDGE
 
 
-@function("sign", low=-110.0)
+@function("sign", low=-110.0, gate=True)
 def mish(x: Value, xp: Trace) -> Value:
     """x tanh(log(1 + E)) = x n / (n + 2) with n = E (E + 2)."""
     e = exponential(xp.astype(xp.minimum(x, 60.0), "float64"), xp)
@@ -104,7 +104,7 @@ def mish(x: Value, xp: Trace) -> Value:
     return n * xp.astype(x, "float64") / (n + 2.0)
 
 
-@function("sign", low=-110.0)
+@function("sign", low=-110.0, gate=True)
 def gelu_tanh(x: Value, xp: Trace) -> Value:
     """x (1 + tanh(u / 2)) / 2 = x exp(u) / (exp(u) + 1) with u = 2 sqrt(2 / pi) (x + 0.044715 x**3), all exact numbers.
 

@@ -24,7 +24,7 @@ def erf(x: Value, xp: Trace) -> Value:
     return _on_grid(x, "erf", 1 / 64, xp)
 
 
-@function("sign")
+@function("sign", gate=True)
 def gelu(x: Value, xp: Trace) -> Value:
     """x Phi(x) = max(x, 0) - |x| Phi(-|x|), with the normal distribution's function Phi."""
     above = xp.astype(xp.maximum(x, 0.0), "float64")

@@ -35,9 +35,6 @@ Array = np.ndarray[Any, Any]
 
 def right(name: str, dtype: str, *arguments: float) -> float:
     """The correctly rounded value; NaN where there is none."""
-    # MPFR knows no limit of a function that is a product of 0 and infinity.
-    if name in ("silu", "gelu", "gelu_tanh", "mish") and arguments[0] == -math.inf:
-        return -0.0
     return references.rounded(references.value(name, *arguments), *references.FORMATS[dtype])
 
 
@@ -97,10 +94,7 @@ def double_errors(name: str, count: int, seed: int = 0) -> tuple[int, list[float
     results = elementary.host_runner(elementary.program(name, "float64"))(inputs).tolist()
     wrong, worst = [], 0.0
     for x, result in zip(inputs.tolist(), results, strict=True):
-        if name in ("silu", "gelu", "gelu_tanh", "mish") and x == -math.inf:
-            exact: Any = -0.0
-        else:
-            exact = references.value(name, x)
+        exact = references.value(name, x)
         expected = references.rounded(exact, *references.FORMATS["float64"])
         if differ(result, expected):
             wrong.append(x)

@@ -27,7 +27,8 @@ inputs, compiled operation by operation (NumPy gives the same bits on a million 
 with glibc's double value; where that, with a margin of 2^-48 of itself, does not decide how to round, with the long
 double value; where that does not (the *hard* inputs), with MPFR. *Exceptions* are inputs whose float64 value is on the
 wrong side of a rounding boundary; their results are in a table beside the functions. Every one of these functions is
-correctly rounded for every input.
+correctly rounded for every input. `gelu`, `gelu_tanh`, `silu` and `mish` are x times a function that is 0 at -infinity,
+and are NaN there, as ONNX's formulas are.
 
 """
 

@@ -15,6 +15,7 @@ static int certain(int function, float x, long double *value)
     case ACOSH: outside |= x < 1; break;
     case ASIN: case ACOS: case ATANH: outside |= size > 1; break;
     case SIN: case COS: case TAN: outside |= isinf(x); break;
+    case SILU: case MISH: case GELU: case GELU_TANH: outside |= x == -INFINITY; break; /* infinity times 0 */
     }
     if (outside) { *value = NAN; return 1; }
     switch (function) {
