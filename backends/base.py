@@ -153,9 +153,19 @@ class Backend(ABC):
     def to_host(self, array: Array) -> np.ndarray[Any, Any]:
         """A backend array as a NumPy array."""
 
-    @abstractmethod
     def normalise(self, value: Any) -> Any:
         """What an operator returned, as the backend's arrays: scalars become 0-d arrays, lists keep their items."""
+        if value is None or isinstance(value, (self.array_type, np.ndarray, dict)):
+            return value
+        if isinstance(value, list):
+            return [self.normalise(item) for item in value]
+        if isinstance(value, str):
+            return np.asarray(value, object)
+        return np.asarray(value) if isinstance(value, np.generic) else self.of_number(value)
+
+    @abstractmethod
+    def of_number(self, value: Any) -> Array:
+        """A Python number, or an array of the library's that is not yet of ``array_type``, as the backend's array."""
 
     def running(self) -> AbstractContextManager[Any]:
         """Entered for the length of each run, in the thread of the run."""
@@ -301,11 +311,7 @@ class HostBackend(Backend):
         result: np.ndarray[Any, Any] = array
         return result
 
-    def normalise(self, value: Any) -> Any:
-        if value is None or isinstance(value, (np.ndarray, dict)):
-            return value
-        if isinstance(value, list):
-            return [self.normalise(item) for item in value]
+    def of_number(self, value: Any) -> Array:
         return np.asarray(value)
 
     def running(self) -> AbstractContextManager[Any]:

@@ -98,14 +98,9 @@ class CupyBackend(Backend):
             return cupy_convert.fetch(array)
 
     def normalise(self, value: Any) -> Any:
-        if value is None or isinstance(value, (self.array_type, NarrowArray, np.ndarray, dict)):
-            return value
-        if isinstance(value, list):
-            return [self.normalise(item) for item in value]
-        return np.asarray(value) if isinstance(value, np.generic) else self._on_gpu(value)
+        return value if isinstance(value, NarrowArray) else super().normalise(value)
 
-    def _on_gpu(self, value: Any) -> Array:
-        """A number, or another array of CuPy's, as one of the backend's."""
+    def of_number(self, value: Any) -> Array:
         return cupy.asarray(value)
 
     @contextmanager

@@ -59,7 +59,7 @@ class ExactCupyBackend(CupyBackend):
         with self._on_device():
             return to_host(array)
 
-    def _on_gpu(self, value: Any) -> Array:
+    def of_number(self, value: Any) -> Array:
         return ExactArray(value) if isinstance(value, cupy.ndarray) else cupy_exact.asarray(value)
 
     def adopt(self, given: Any) -> Array | None:

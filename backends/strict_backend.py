@@ -74,12 +74,8 @@ class StrictBackend(Backend):
     def to_host(self, array: Array) -> np.ndarray[Any, Any]:
         return _to_host(array)
 
-    def normalise(self, value: Any) -> Any:
-        if value is None or isinstance(value, (self.array_type, np.ndarray, dict)):
-            return value
-        if isinstance(value, list):
-            return [self.normalise(item) for item in value]
-        return np.asarray(value) if isinstance(value, np.generic) else library.asarray(value)
+    def of_number(self, value: Any) -> Array:
+        return library.asarray(value)
 
     def running(self) -> AbstractContextManager[Any]:
         return np.errstate(all="ignore")

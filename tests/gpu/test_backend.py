@@ -463,7 +463,7 @@ def test_scalars_keep_their_rank(cupy: Any, element: str) -> None:
     assert xp.where(x > 1, x, x).shape == ()
     assert xp.contiguous(x).shape == ()
     assert xp.bitcast(x, np.dtype(f"i{dtype.itemsize}")).shape == ()
-    for code in (1, 6, 10, 16, 17, 22, 23):
-        assert xp.convert(x, code).shape == ()
+    with get_backend("cupy").running():
+        assert all(xp.convert(x, code).shape == () for code in (1, 6, 10, 16, 17, 22, 23))
     relu = onemodel.Session(model("Gelu", [np.array(2, np.float32)]), backend="cupy")
     assert relu.run(None, {"x0": np.array(2, np.float32)})[0].shape == ()

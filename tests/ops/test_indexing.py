@@ -227,6 +227,11 @@ def test_gather(indices: Any, axis: int, index: Any, dtype: Any) -> None:
     check(np.take(x, np.array(indices, int), axis), "Gather", x, np.array(indices, index), axis=axis)
 
 
+def test_gather_of_one_string_is_an_array_of_strings() -> None:
+    x = np.array(["a", "bc", ""], object)
+    check(np.array("bc", object), "Gather", x, ints(1).reshape(()))
+
+
 def test_gather_refuses() -> None:
     for index in (3, -4):
         refused(f"index {index} is out of", "Gather", data(3), ints(index))
