@@ -26,12 +26,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--start", type=int, default=0, help="the first seed (%(default)s)")
     parser.add_argument("--show", type=int, default=5, help="wrong cases to print of each operator (%(default)s)")
     parser.add_argument("-v", action="store_true", help="print every case")
-    parser.add_argument("--places", action="store_true", help="list the places where ONNX Runtime is known wrong")
+    parser.add_argument(
+        "--places",
+        action="store_true",
+        help="list where ONNX Runtime is known wrong, and where exact mode has another value",
+    )
     options = parser.parse_args(arguments)
     chapters.load()
     if options.places:
-        for place in known.PLACES:
-            console.print(f"{', '.join(place.operators)}: {place.why}", markup=False)
+        for title, places in (("ONNX Runtime", known.PLACES), ("exact mode", known.EXACT)):
+            for place in places:
+                console.print(f"{title}, {', '.join(place.operators)}: {place.why}", markup=False)
         return 0
     names = sorted(ENTRIES) if options.all else options.cases
     if not names:

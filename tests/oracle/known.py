@@ -1,10 +1,12 @@
-"""What a place where ONNX Runtime is known wrong is; ``places`` has them."""
+"""What a place is where ONNX Runtime is known wrong, or where exact mode has another value; ``places`` has them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from tests.oracle.draw import Case
 
@@ -16,7 +18,7 @@ class Place:
     """One kind of case.
 
     Attributes:
-        why: what ONNX Runtime does, what is right, and by what.
+        why: what ONNX Runtime, or exact mode, does, what is right, and by what.
         when: whether a case is of this kind.
         right: the right outputs of such a case, or another case that means the same and that ONNX Runtime has right; it
             gets ONNX Runtime's outputs, None where it gave none.
@@ -31,6 +33,9 @@ class Place:
 
 
 PLACES: list[Place] = []
+"""Where ONNX Runtime is wrong."""
+EXACT: list[Place] = []
+"""Where exact mode by its definition gives another value than fast mode and ONNX Runtime."""
 
 
 def place(*operators: str, when: Callable[[Case], bool], why: str, fatal: bool = False) -> Callable[[Right], Right]:
@@ -43,6 +48,29 @@ def place(*operators: str, when: Callable[[Case], bool], why: str, fatal: bool =
     return enter
 
 
-def find(case: Case) -> Place | None:
+def exact(
+    *operators: str, when: Callable[[Case], bool], why: str
+) -> Callable[[Callable[[Case], list[Any]]], Callable[[Case], list[Any]]]:
+    """Enter the decorated function as what exact mode gives of ``operators`` in the cases that ``when`` picks."""
+
+    def enter(right: Callable[[Case], list[Any]]) -> Callable[[Case], list[Any]]:
+        EXACT.append(Place(operators, why, when, lambda case, theirs: right(case)))
+        return right
+
+    return enter
+
+
+def find(case: Case, places: Sequence[Place] = PLACES) -> Place | None:
     """The place that a case belongs to."""
-    return next((place for place in PLACES if case.op in place.operators and place.when(case)), None)
+    return next((place for place in places if case.op in place.operators and place.when(case)), None)
+
+
+def exact_values(case: Case) -> list[Any] | None:
+    """What exact mode gives of a case that belongs to ``EXACT``."""
+    found = find(case, EXACT)
+    if found is None:
+        return None
+    with np.errstate(all="ignore"):
+        right = found.right(case, None)
+    assert isinstance(right, list)
+    return right

@@ -7,6 +7,7 @@ from itertools import islice
 
 import pytest
 
+import onemodel
 from onemodel import coverage
 from onemodel.ops import registry
 from tests.ops import harness
@@ -106,3 +107,19 @@ def test_onnxruntime_is_wrong_where_the_table_says_so(place: known.Place) -> Non
     assert cases, "no case is drawn there"
     if not place.fatal:
         assert any(differ(ask(one), place, one) for one in cases), "ONNX Runtime is right there; take the place out"
+
+
+@pytest.mark.parametrize("place", known.EXACT, ids=lambda place: f"{place.operators[0]}: {place.why}")
+def test_exact_mode_has_another_value_where_the_table_says_so(place: known.Place) -> None:
+    cases = (one for seed in range(300) for one in (case(op, seed) for op in place.operators) if place.when(one))
+    assert any(_apart(one) for one in cases), "exact mode and fast mode agree there; take the place out"
+
+
+def _apart(one: Case) -> bool:
+    feeds = {f"x{i}": value for i, value in enumerate(one.inputs)}
+    fast = onemodel.Session(one.model, mode="fast").run(None, feeds)
+    try:
+        harness.same(fast, known.exact_values(one))
+    except AssertionError:
+        return True
+    return False
