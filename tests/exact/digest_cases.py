@@ -152,11 +152,26 @@ def _elementwise() -> Iterator[DigestCase]:
     def two(dtype: Any, seed: int) -> list[Any]:
         return [one(dtype, seed)[0], one(dtype, seed + 1)[0]]
 
-    for table, make in ((ELEMENTWISE, one), (PAIRS, two)):
+    def one_of_ends(dtype: Any, seed: int) -> list[Any]:
+        return [_ends(dtype)]
+
+    def two_of_ends(dtype: Any, seed: int) -> list[Any]:
+        return [np.ascontiguousarray(side) for side in np.meshgrid(_ends(dtype), _ends(dtype))]
+
+    for table, make, make_ends in ((ELEMENTWISE, one, one_of_ends), (PAIRS, two, two_of_ends)):
         for name, attributes in table.items():
             for dtype in FLOATS.values():
                 if allowed(name.split()[0], dtype):
                     yield _case(f"{name} {dtype.name}", partial(make, dtype), **attributes)
+                    yield _case(f"{name} ends {dtype.name}", partial(make_ends, dtype), **attributes)
+
+
+def _ends(dtype: Any) -> Array:
+    """Where functions have limits and turn: infinities, NaN, zeros, the greatest and least numbers, and small ones."""
+    limits = ml_dtypes.finfo(dtype)
+    ends = [np.inf, limits.max, limits.smallest_normal, limits.smallest_subnormal, 0, 0.5, 1, 1.5, 2, 3]
+    positive = np.array([float(end) for end in ends]).astype(dtype)
+    return np.concatenate([positive, -positive, np.array([np.nan]).astype(dtype)])
 
 
 def _rows() -> Iterator[DigestCase]:
