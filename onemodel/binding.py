@@ -112,7 +112,7 @@ class Binder:
             kernel = self.backend.program(entry.function)
         if kernel is None or not types or not value_types.is_tensor(types[0]):
             return None
-        return kernel if value_types.dtype_of(types[0]).name in kernel.dtypes else None
+        return kernel if value_types.dtype_name(types[0]) in kernel.dtypes else None
 
     def _programs(self, node: Node) -> dict[str, Program]:
         """The programs of a node's subgraphs."""
@@ -138,11 +138,19 @@ class Binder:
 
     # Nodes as steps
 
-    def _step(self, node: Node, slots: Slots, placement: Placement, programs: Mapping[str, Program]) -> Step:
-        """The step of one node, whose subgraphs have these programs."""
+    def _step(
+        self,
+        node: Node,
+        slots: Slots,
+        placement: Placement,
+        alone: Mapping[Node, Element],
+        programs: Mapping[str, Program] | None = None,
+    ) -> Step:
+        """The step of one node, whose subgraphs have these programs; elements are bound already."""
         at_host = placement.runs_on_host(node)
         xp = self.host_xp if at_host else self.xp
-        call = self.bound(node, xp, self.host if at_host else self.backend, programs)
+        element = alone.get(node)
+        call = element.call if element else self.bound(node, xp, self.host if at_host else self.backend, programs)
         where = [placement.reads_on_host(node, i) for i in range(len(node.inputs))]
         inputs = [self._factor(slots, node, i, xp) or slots.of(value, where[i]) for i, value in enumerate(node.inputs)]
         inputs += [slots.device(value) for value in node.captured]
@@ -150,8 +158,10 @@ class Binder:
         output = made[0] if len(made) == 1 and made[0] is not None else made
         return self.backend.bound(call, node.info), tuple(inputs), output, (), node.info
 
-    def _groups(self, frame: Frame, nodes: Sequence[Node], placement: Placement) -> dict[Node, Group]:
-        """The nodes that the backend computes together, each with its group."""
+    def _groups(
+        self, frame: Frame, nodes: Sequence[Node], placement: Placement
+    ) -> tuple[dict[Node, Group], dict[Node, Element]]:
+        """The nodes that the backend computes together, each with its group; and those that it could, as elements."""
         together = self.fusion
         kept = {*frame.outputs, *placement.to_host}
         alone: dict[Node, Element] = {}
@@ -182,7 +192,7 @@ class Binder:
                 for node in line:
                     del others[node]
         groups += merged(others)
-        return {node: group for group in groups for node in group.nodes}
+        return {node: group for group in groups for node in group.nodes}, alone
 
     def _merged(self, nodes: Sequence[Node], alone: Mapping[Node, Element]) -> Group:
         """Neighbouring elementwise nodes as one expression."""
@@ -194,17 +204,17 @@ class Binder:
         """A node as an element whose operands are yet to be numbered."""
         entry, made = node.entry, node.outputs[0]
         widens = entry.widen in (True, self.mode)
-        dtype = value_types.dtype_of((made and made.type) or "").name
+        dtype = value_types.dtype_name((made and made.type) or "")
         return Element(entry.function, _attributes(node), self.bound(node, self.xp, self.backend), (), widens, dtype)
 
-    def _together(self, group: Group, slots: Slots, placement: Placement) -> list[Step]:
+    def _together(self, group: Group, slots: Slots, placement: Placement, alone: Mapping[Node, Element]) -> list[Step]:
         """The step that does the work of a group's nodes, and then their own."""
         steps: list[Step] = []
         for part in group.parts:
             if isinstance(part, Group):
-                steps += self._together(part, slots, placement)
+                steps += self._together(part, slots, placement, alone)
             else:
-                steps.append(self._step(part, slots, placement, {}))
+                steps.append(self._step(part, slots, placement, alone))
         output = Together(slots.device(group.output), len(steps))
         inputs = tuple(map(slots.device, group.inputs))
         return [(self.backend.bound(group.call, group.info), inputs, output, (), group.info), *steps]
@@ -239,16 +249,16 @@ class Binder:
             for value in (*frame.inputs, *(inner for _, inner in frame.captures))
             if value in placement.to_host and value not in placement.fed
         ]
-        groups = self._groups(frame, nodes, placement)
+        groups, alone = self._groups(frame, nodes, placement)
         for node in nodes:
             at_host = placement.runs_on_host(node)
             group = groups.get(node)
             if group is None:
                 programs = self._programs(node)
                 bodies += programs.values()
-                steps.append(self._step(node, slots, placement, programs))
+                steps.append(self._step(node, slots, placement, alone, programs))
             elif node is group.nodes[-1]:
-                steps += self._together(group, slots, placement)
+                steps += self._together(group, slots, placement, alone)
             for value in node.outputs:
                 if value is None:
                     continue

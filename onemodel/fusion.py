@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from onemodel import types as value_types
@@ -30,7 +31,7 @@ class Group:
     inputs: list[Value]
     call: Callable[..., Any]
 
-    @property
+    @cached_property
     def nodes(self) -> list[Node]:
         """In their order in the graph."""
         return [node for part in self.parts for node in (part.nodes if isinstance(part, Group) else [part])]
@@ -167,4 +168,4 @@ def _read(nodes: Sequence[Node]) -> list[Value]:
 
 
 def _dtypes(values: Sequence[Value]) -> tuple[str, ...]:
-    return tuple(value_types.dtype_of(value.type or "").name for value in values)
+    return tuple(value_types.dtype_name(value.type or "") for value in values)

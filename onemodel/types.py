@@ -52,6 +52,12 @@ def dtype_of(value_type: str) -> np.dtype[Any]:
 
 
 @cache
+def dtype_name(value_type: str) -> str:
+    """The name of ``dtype_of``, which NumPy makes anew each time."""
+    return dtype_of(value_type).name
+
+
+@cache
 def of_dtype(dtype: np.dtype[Any]) -> str:
     """The tensor type with this NumPy dtype; text and objects are strings."""
     if dtype.kind in "OUST":
