@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from onnx import TensorProto
@@ -16,6 +16,9 @@ from onnx.helper import tensor_dtype_to_np_dtype
 
 from onemodel.backends import extension
 from onemodel.backends.fusion import Fusion, Joined, Meanings
+
+if TYPE_CHECKING:
+    from onemodel.backends.exact.program import Program
 
 Array = Any
 """An array of the backend's library."""
@@ -47,16 +50,26 @@ class Namespace:
 
     block_scale = 1
     """How many times as many elements exact mode takes at a time as suit a CPU's cache."""
+    prepare: Callable[..., Any] | None = None
+    """Makes a constant factor ready for products, once; None where they take it as it is."""
 
     def __init__(self, label: str, members: Mapping[str, Any]) -> None:
         self.__dict__.update(members)
         self.label = label
 
-    def __getattr__(self, name: str) -> NoReturn:
+    def __getattr__(self, name: str) -> Any:
         raise AttributeError(
             f"the {self.label} namespace has no {name!r}; operators use the Array API standard 2025.12 and the "
             "functions of onemodel.backends.extension"
         )
+
+    def run_program(self, program: Program, *arrays: Array) -> Array:
+        """What a program of exact mode gives for 1-D arrays of one length; here as written."""
+        return program.run(self, *arrays)
+
+    def table(self, make: Callable[..., np.ndarray[Any, Any]], *arguments: str) -> Array:
+        """What ``make`` gives on the host, which depends on its arguments alone; here made and moved each time."""
+        return self.from_host(make(*arguments))
 
 
 def build_namespace(label: str, library: ModuleType, members: Mapping[str, Any]) -> Namespace:

@@ -42,7 +42,6 @@ from onemodel.backends.cupy_exact_launch import FLOATS, keys_of, of_keys, operat
 from onemodel.backends.cupy_narrow import DTYPES, NarrowArray, narrowed, widened
 from onemodel.backends.cupy_narrow import moving as of_bytes
 from onemodel.backends.cupy_run import per_device, row_major
-from onemodel.backends.exact import elementary
 
 _library: Any = namespace
 _FAST = cupy_fast.MEMBERS
@@ -375,7 +374,7 @@ def _members() -> dict[str, Any]:
         "isdtype": cupy_fast.isdtype,
         "result_type": result_type,
         "block_scale": _SCALE,
-        "half_table": per_device(lambda name, dtype: ExactArray(cupy_run.shared(elementary.half_table(name, dtype)))),
+        "table": per_device(lambda make, *arguments: ExactArray(cupy_run.shared(make(*arguments)))),
         "run_program": lambda program, *arrays: ExactArray(cupy_exact_programs.run(program, *map(bare, arrays))),
     }
 

@@ -127,14 +127,13 @@ class Binder:
     def _factor(self, slots: Slots, node: Node, index: int, xp: Namespace) -> int | None:
         """The slot of a constant input that the namespace prepares for products; None for all others."""
         value, names = node.inputs[index], node.entry.inputs
-        prepare = getattr(xp, "prepare", None)
-        if prepare is None or value is None or not value.is_constant or index >= len(names):
+        if xp.prepare is None or value is None or not value.is_constant or index >= len(names):
             return None
         factor = (node.entry.factors or {}).get(names[index])
         if factor is None or value.type not in ("tensor(float)", "tensor(double)"):
             return None
         told = factor(value.constant.shape, node.attributes)
-        return None if told is None else slots.prepared(value, tuple(told), prepare)
+        return None if told is None else slots.prepared(value, tuple(told), xp.prepare)
 
     # Nodes as steps
 

@@ -58,8 +58,7 @@ def run(program: Program, *arrays: Array, xp: Any) -> Array:
         return host_runner(program)(*arrays)
     shape = arrays[0].shape
     flat = [xp.reshape(array, (-1,)) for array in arrays]
-    result = xp.run_program(program, *flat) if hasattr(xp, "run_program") else program.run(xp, *flat)
-    return xp.reshape(result, shape)
+    return xp.reshape(xp.run_program(program, *flat), shape)
 
 
 def new_runner(program: Program) -> BlockRunner:
@@ -97,12 +96,10 @@ def _of_one(name: str, x: Array, /, *, xp: Any) -> Array:
 
 
 def _looked_up(name: str, dtype: str, x: Array, xp: Any) -> Array:
-    results = half_table(name, dtype)
     if isinstance(x, np.ndarray):
-        return results.take(np.ascontiguousarray(x).view(np.uint16).reshape(x.shape))
-    table = xp.half_table(name, dtype) if hasattr(xp, "half_table") else xp.from_host(results)
+        return half_table(name, dtype).take(np.ascontiguousarray(x).view(np.uint16).reshape(x.shape))
     places = xp.astype(xp.bitcast(x, xp.uint16), xp.int64)
-    return xp.reshape(xp.take(table, xp.reshape(places, (-1,))), x.shape)
+    return xp.reshape(xp.take(xp.table(half_table, name, dtype), xp.reshape(places, (-1,))), x.shape)
 
 
 @cache
