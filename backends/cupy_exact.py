@@ -151,9 +151,10 @@ def convert(x: Any, code: int, /, *, saturate: bool | str = True, round_mode: st
         return x
     if isinstance(x, np.ndarray) or target.kind == "O" or "c" in (x.dtype.kind, target.kind):
         return from_host(numpy_cast.convert_exact(to_host(x), code, saturate=saturate, round_mode=round_mode))
+    narrowing = target.kind in "fV" and target.itemsize <= x.dtype.itemsize
     if isinstance(x, NarrowArray):
         x = ExactArray(widened(x))
-    elif x.dtype in FLOATS and target.kind in "fV" and target.itemsize < x.dtype.itemsize:
+    if narrowing and x.dtype in FLOATS:
         x = where(COMPUTING["isnan"](x), float("nan"), x)
     if target not in DTYPES:
         return cast(x, target, copy=False)

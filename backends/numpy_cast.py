@@ -83,12 +83,17 @@ def convert(x: Array, code: int, /, *, saturate: bool | str = True, round_mode: 
 
 
 def convert_exact(x: Array, code: int, /, *, saturate: bool | str = True, round_mode: str = "up") -> Array:
-    """``convert`` with one NaN: which payload survives a narrowing cast depends on the machine."""
+    """``convert`` with one NaN: which payload survives a narrowing cast depends on the machine.
+
+    Types of one size count as narrower than each other: float4, which has no NaN, makes its sign a number's.
+    """
     target = _dtype(code)
-    if target.kind in "fV" and target.itemsize < x.dtype.itemsize and x.dtype.kind in "fV":
+    narrowing = target.kind in "fV" and target.itemsize <= x.dtype.itemsize
+    if narrowing and x.dtype.kind in "fV" and x.dtype != target:
+        x = _native(x)
         wrong = np.isnan(x)
         if wrong.any():
-            x = np.where(wrong, np.asarray(np.nan, dtype=x.dtype), x)
+            x = np.where(wrong, x.dtype.type(np.nan), x)
     return convert(x, code, saturate=saturate, round_mode=round_mode)
 
 

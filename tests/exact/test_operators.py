@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -194,6 +195,19 @@ def test_outputs_have_one_nan(dtype: str) -> None:
     code = onnx.helper.np_dtype_to_tensor_dtype(bits.dtype)
     got = onemodel.Session(model("BitCast", [x], to=code), mode="exact").run(None, {"x0": x})[0]
     assert got.tolist() == want.view(bits.dtype).tolist()
+
+
+@pytest.mark.parametrize("source", ["e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu"])
+@pytest.mark.parametrize("target", ["float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"])
+def test_casts_to_types_without_nan_have_one(source: str, target: str) -> None:
+    """What takes the place of NaN has a sign, which must not be that of the NaN."""
+    x = np.arange(256, dtype=np.uint8).view(getattr(ml_dtypes, f"float8_{source}"))
+    code = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(getattr(ml_dtypes, target)))
+    got, want = (
+        onemodel.Session(model("Cast", [values], opset=28, to=code), mode="exact").run(None, {"x0": values})[0]
+        for values in (x[np.isnan(x)], np.float32([np.nan]))
+    )
+    assert {*got.view(np.uint8).tolist()} == {*want.view(np.uint8).tolist()}
 
 
 def test_complex_outputs_and_sequences_have_one_nan() -> None:

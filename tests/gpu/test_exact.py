@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,18 @@ def test_conversions(library: Any) -> None:
             same(library.convert(given, code), HOST.convert(x, code), f"{source} to {target}")
             if target in FLOATS or source in INTEGERS:
                 same(library.astype(given, target), HOST.convert(x, code), f"{source} as {target}")
+
+
+def test_small_types_have_one_nan(xp: Any) -> None:
+    """Bit for bit, for some of them have no NaN."""
+    from onemodel.backends.cupy_narrow import DTYPES
+
+    small = [dtype for dtype in DTYPES if "float" in dtype.name]
+    for source, target in permutations(small, 2):
+        x = np.arange(1 << ml_dtypes.finfo(source).bits, dtype=np.uint8).view(source)
+        code = int(helper.np_dtype_to_tensor_dtype(target))
+        got = xp.to_host(xp.convert(xp.from_host(x), code))
+        assert got.tobytes() == HOST.convert(x, code).tobytes(), f"{source} to {target}"
 
 
 def test_ties_are_rounded_once(library: Any) -> None:
