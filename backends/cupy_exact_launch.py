@@ -99,7 +99,8 @@ def loaded(text: str, names: tuple[str, ...], symbols: tuple[str, ...] = ()) -> 
 def operations_source() -> tuple[str, tuple[str, ...]]:
     """The source of the single operations, and the names of all its kernels."""
     text = source("exact.cu")
-    names = [f"{name}<{kind}>" for name in ("compute", "compare", "to_keys", "from_keys") for kind in TYPES.values()]
+    names = [f"operate<{kind}, {result}>" for kind in TYPES.values() for result in (kind, "bool")]
+    names += [f"{name}<{kind}>" for name in ("to_keys", "from_keys") for kind in TYPES.values()]
     names += [f"convert<{kind}>" for kind in ("float", "double", *_INTEGERS.values())]
     names += [f"convert_half<{kind}>" for kind in ("float16", "bfloat16")]
     return text, tuple(names)
@@ -143,7 +144,8 @@ def operation(name: str, a: Array, b: Array | None = None, *, compares: bool = F
     result = cupy.empty(shape, np.bool_ if compares else a.dtype)
     left = _placed(a, shape)
     right: tuple[Any, int, int] = (None, 1, 1) if b is None else _placed(b, shape)
-    kernel = f"{'compare' if compares else 'compute'}<{TYPES[a.dtype]}>"
+    kind = TYPES[a.dtype]
+    kernel = f"operate<{kind}, {'bool' if compares else kind}>"
     _launch(kernel, result.size, (_numbers("Operation")[name], *left, *right, result, result.size))
     return result
 

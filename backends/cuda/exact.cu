@@ -56,24 +56,20 @@ template <class W> __device__ inline bool compared(int operation, W a, W b) {
   }
 }
 
-// One operand, or two that are broadcast; b is null for one.
-template <class T>
-__global__ void compute(int operation, const T* a, index_t a_step, index_t a_size, const T* b, index_t b_step,
-                        index_t b_size, T* y, index_t count) {
-  typedef typename Wide<T>::type W;
-  EACH_ELEMENT(i, count) {
-    const W left = widen(a[place(i, a_step, a_size)]);
-    y[i] = narrow<T>(computed<W>(operation, left, b ? widen(b[place(i, b_step, b_size)]) : left));
-  }
-}
+template <class R> struct Result {  // R is a type of floats
+  template <class W> static __device__ R of(int operation, W a, W b) { return narrow<R>(computed(operation, a, b)); }
+};
+template <> struct Result<bool> {
+  template <class W> static __device__ bool of(int operation, W a, W b) { return compared(operation, a, b); }
+};
 
-template <class T>
-__global__ void compare(int operation, const T* a, index_t a_step, index_t a_size, const T* b, index_t b_step,
-                        index_t b_size, bool* y, index_t count) {
-  typedef typename Wide<T>::type W;
+// One operand, or two that are broadcast; b is null for one. R is T, or bool for what compares.
+template <class T, class R>
+__global__ void operate(int operation, const T* a, index_t a_step, index_t a_size, const T* b, index_t b_step,
+                        index_t b_size, R* y, index_t count) {
   EACH_ELEMENT(i, count) {
-    const W left = widen(a[place(i, a_step, a_size)]);
-    y[i] = compared<W>(operation, left, b ? widen(b[place(i, b_step, b_size)]) : left);
+    const typename Wide<T>::type left = widen(a[place(i, a_step, a_size)]);
+    y[i] = Result<R>::of(operation, left, b ? widen(b[place(i, b_step, b_size)]) : left);
   }
 }
 
