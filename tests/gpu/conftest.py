@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.gpu import install, stand_in
+from tests.gpu import cpu_kernels, install, stand_in
 
 
 @pytest.fixture
@@ -16,3 +16,8 @@ def cupy() -> Iterator[Any]:
     with install.installed() as module:
         stand_in.reads.clear()
         yield module
+
+
+@pytest.fixture(params=cpu_kernels.FLOATS, ids=str)
+def dtype(request: pytest.FixtureRequest) -> Any:
+    return request.param

@@ -15,10 +15,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from tests.gpu.capture import launched
 
+FLOATS = [np.dtype(t) for t in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16)]
+"""The floats that kernels take."""
 SHIM = Path(__file__).with_name("cuda_shim.h")
 FLAGS = ("-x c++ -std=c++17 -O1 -ffp-contract=off -fno-fast-math -fwrapv -fno-strict-aliasing -w -fPIC -shared").split()
 """Arithmetic as CUDA has it without contraction: each operation rounded once, integers wrap."""

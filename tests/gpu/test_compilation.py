@@ -15,7 +15,8 @@ import pytest
 
 from onemodel.ops import registry
 from tests.gpu import cpu_kernels
-from tests.gpu.test_kernels import FLOATS, SOURCES, programs
+from tests.gpu.cpu_kernels import FLOATS
+from tests.gpu.test_kernels import SOURCES, programs
 
 pytestmark = pytest.mark.skipif(cpu_kernels.compiler() is None, reason="g++, which builds the kernels, is not there")
 

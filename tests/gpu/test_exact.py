@@ -22,6 +22,7 @@ from onemodel.backends import get_backend
 from onemodel.backends.exact import elementary, powers
 from tests.exact import digests
 from tests.gpu import cpu_kernels, models, stand_in
+from tests.gpu.cpu_kernels import FLOATS
 from tests.gpu.test_compilation import COMPILER, nvrtc_missing, under_sanitizers
 from tests.gpu.test_kernels import programs
 from tests.models_by_hand import graph_model
@@ -30,7 +31,6 @@ from tests.ops.harness import model
 pytestmark = pytest.mark.skipif(cpu_kernels.compiler() is None, reason="g++, which builds the kernels, is not there")
 
 Array = np.ndarray[Any, Any]
-FLOATS = [np.dtype(t) for t in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16)]
 INTEGERS = [np.dtype(t) for t in "bhilBHIL?"]
 HOST = get_backend("numpy").namespace("exact")
 
@@ -39,11 +39,6 @@ HOST = get_backend("numpy").namespace("exact")
 def strict(cupy: Any) -> Iterator[None]:
     with stand_in.no_float32(), np.errstate(all="ignore"):
         yield
-
-
-@pytest.fixture(params=FLOATS, ids=str)
-def dtype(request: pytest.FixtureRequest) -> Any:
-    return request.param
 
 
 @pytest.fixture

@@ -10,20 +10,19 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 from onemodel import backends
 from onemodel.ops import registry
 from tests.gpu import cpu_kernels
+from tests.gpu.cpu_kernels import FLOATS
 
 pytestmark = pytest.mark.skipif(cpu_kernels.compiler() is None, reason="g++, which builds the kernels, is not there")
 
 Array = np.ndarray[Any, Any]
 SOURCES = sorted(path for path in (Path(backends.__file__).parent / "cuda").glob("*.cu") if path.stem != "exact")
 """Fast mode's; exact.cu has tests of its own."""
-FLOATS = [np.dtype(t) for t in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16)]
 BLOCK = 256
 
 
@@ -31,11 +30,6 @@ BLOCK = 256
 def order(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test once with the blocks in order, and once backwards."""
     monkeypatch.setattr(cpu_kernels, "backwards", request.param)
-
-
-@pytest.fixture(params=FLOATS, ids=str)
-def dtype(request: pytest.FixtureRequest) -> Any:
-    return request.param
 
 
 @pytest.fixture
