@@ -97,7 +97,7 @@ class Stream:
         _state.streams.pop()
 
     def synchronize(self) -> None:
-        from tests.gpu.stand_in import read
+        from tests.gpu.device_rules import read
 
         read("stream.synchronize()")
         self.settle()
@@ -199,7 +199,7 @@ class Pointer:
         self._offset, self._strides = array.host.ctypes.data - self._start, array.host.strides
 
     def array(self) -> Any:
-        from tests.gpu.stand_in import ndarray
+        from tests.gpu.device_array import ndarray
 
         if self._owner() is None:
             raise AssertionError("a graph uses memory that was let go")
@@ -220,7 +220,7 @@ def _changed(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
 
 
 def _arrays(value: Any) -> list[Any]:
-    from tests.gpu.stand_in import ndarray
+    from tests.gpu.device_array import ndarray
 
     found: list[Any] = []
     _changed(value, ndarray, found.append)
@@ -278,7 +278,7 @@ def launched(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _again(function: Callable[..., Any], args: Any, options: Any, result: Any) -> Callable[[], None]:
-    from tests.gpu.stand_in import ndarray
+    from tests.gpu.device_array import ndarray
 
     args, options = _changed(args, ndarray, Pointer), _changed(options, ndarray, Pointer)
     results = [Pointer(array) for array in _arrays(result)]

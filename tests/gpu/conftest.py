@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.gpu import cpu_kernels, install, stand_in
+from tests.gpu import cpu_kernels, device_rules, install
 
 
 @pytest.fixture
 def cupy() -> Iterator[Any]:
     """The stand-in for CuPy, installed for the length of a test."""
     with install.installed() as module:
-        stand_in.reads.clear()
+        device_rules.reads.clear()
         yield module
 
 

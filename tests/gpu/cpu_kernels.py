@@ -249,7 +249,7 @@ class ElementwiseKernel:
 
     @launched
     def __call__(self, *args: Any, size: int | None = None) -> Any:
-        from tests.gpu.stand_in import ndarray
+        from tests.gpu.device_array import ndarray
 
         if len(args) != len(self._inputs):
             raise TypeError(f"Wrong number of arguments for {self.name}")

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from tests.gpu import capture
+from tests.gpu.device_array import ndarray
 from tests.gpu.library_table import read_table
-from tests.gpu.stand_in import ndarray
 
 MatmulEpilog = Enum("MatmulEpilog", "DEFAULT BIAS RELU_BIAS GELU_BIAS")
 MatmulComputeType = Enum("MatmulComputeType", "COMPUTE_32F COMPUTE_64F COMPUTE_32F_FAST_TF32")

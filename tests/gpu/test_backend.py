@@ -17,7 +17,7 @@ from onnx import helper
 import onemodel
 from onemodel import conversion
 from onemodel.backends import get_backend, made
-from tests.gpu import capture, models, stand_in
+from tests.gpu import capture, device_rules, models
 from tests.models_by_hand import graph_model, subgraph
 from tests.ops.harness import model
 
@@ -90,7 +90,7 @@ class TestFeedsAndOutputs:
         feeds = {"x0": cupy.asarray(ROWS), "x1": cupy.asarray(np.array([3, 0]))}
         adopted = session._backend.adopt(feeds["x0"])
         assert adopted is feeds["x0"]
-        with stand_in.no_reads():
+        with device_rules.no_reads():
             (y,) = session.run(None, feeds)
         assert isinstance(y, cupy.ndarray)
         np.testing.assert_array_equal(y.get(), ROWS[[3, 0]])
@@ -193,7 +193,7 @@ class TestReads:
     def test_networks_read_nothing(self, cupy: Any, make: Any, kernels: Any) -> None:
         proto, feeds = make()
         session = onemodel.Session(proto, backend="cupy", outputs="backend", kernels=kernels)
-        with stand_in.no_reads():
+        with device_rules.no_reads():
             outputs = session.run(None, feeds)
         (y,) = (output.get() for output in outputs)
         (expected,) = onemodel.Session(proto, mode="fast").run(None, feeds)
@@ -240,7 +240,7 @@ class TestReads:
         count = helper.make_tensor("count", 7, [], [3])
         graph = graph_model(nodes, [("x", "tensor(float)", [2])], ["y"], initializers=[count])
         session = onemodel.Session(graph, backend="cupy", outputs="backend")
-        with stand_in.no_reads():
+        with device_rules.no_reads():
             (y,) = session.run(None, {"x": np.array([1, 2], np.float32)})
         np.testing.assert_array_equal(y.get(), [4, 8])
 
@@ -260,7 +260,7 @@ class TestChecks:
     def test_outputs_on_the_device(self, cupy: Any) -> None:
         session = onemodel.Session(_gather(), backend="cupy")
         feeds = {"x0": cupy.asarray(ROWS), "x1": cupy.asarray(np.array([9]))}
-        with stand_in.no_reads():
+        with device_rules.no_reads():
             session.run(None, feeds)
         with pytest.raises(onemodel.ExecutionError, match=r"'node'.*index 9 is out of range"):
             session.synchronize()

@@ -1,6 +1,6 @@
 """Exact mode on CuPy: NumPy's bits, by kernels that keep subnormal numbers.
 
-All of it runs where CuPy's own kernels of float32 are refused (``stand_in.no_float32``), and OneModel's run on the CPU.
+All of it runs where CuPy's own kernels of float32 are refused (``no_float32``), and OneModel's run on the CPU.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import onemodel
 from onemodel.backends import get_backend
 from onemodel.backends.exact import elementary, powers
 from tests.exact import digests
-from tests.gpu import cpu_kernels, models, stand_in
+from tests.gpu import cpu_kernels, device_rules, models
 from tests.gpu.cpu_kernels import FLOATS
 from tests.gpu.test_compilation import COMPILER, nvrtc_missing, under_sanitizers
 from tests.gpu.test_kernels import programs
@@ -37,7 +37,7 @@ HOST = get_backend("numpy").namespace("exact")
 
 @pytest.fixture(autouse=True)
 def strict(cupy: Any) -> Iterator[None]:
-    with stand_in.no_float32(), np.errstate(all="ignore"):
+    with device_rules.no_float32(), np.errstate(all="ignore"):
         yield
 
 
@@ -316,7 +316,7 @@ class TestSessions:
         proto, feeds = _tiny()
         for outputs, given in (("feeds", {name: cupy.asarray(x) for name, x in feeds.items()}), ("backend", feeds)):
             session = onemodel.Session(proto, backend="cupy", mode="exact", outputs=outputs)
-            with stand_in.no_reads():
+            with device_rules.no_reads():
                 results = session.run(None, given)
             assert isinstance(results[0], cupy.ndarray)
             np.testing.assert_array_equal(results[0].get(), feeds["x0"] * feeds["x1"])
@@ -345,7 +345,7 @@ class TestSessions:
         proto, feeds = _tiny()
         exact = onemodel.Session(proto, backend="cupy", mode="exact")
         with (
-            stand_in.no_float32(),
+            device_rules.no_float32(),
             pytest.raises(onemodel.ExecutionError, match="takes subnormal float32 numbers for 0"),
         ):
             onemodel.Session(proto, backend="cupy").run(None, feeds)

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 import onemodel
 from onemodel.program import Together
 from tests.exact.test_source import sample
-from tests.gpu import cpu_kernels, stand_in
+from tests.gpu import cpu_kernels, device_rules
 from tests.test_fusion import CONSTANTS, SHAPES, WRITTEN_OUT, graph, groups
 
 pytestmark = pytest.mark.skipif(cpu_kernels.compiler() is None, reason="g++, which builds the kernels, is not there")
@@ -206,9 +206,9 @@ def test_nothing_is_read_in_between(cupy: Any) -> None:
     session = onemodel.Session(model, backend="cupy", outputs="backend")
     given = {name: cupy.asarray(np.ones((5, 6), np.float32)) for name in "xy"}
     session.run(None, given)
-    stand_in.reads.clear()
+    device_rules.reads.clear()
     session.run(None, given)
-    assert stand_in.reads == []
+    assert device_rules.reads == []
 
 
 def test_views_and_repeated_graphs(cupy: Any) -> None:

@@ -16,7 +16,7 @@ import onemodel
 from onemodel import graphs
 from tests.conformance.cases import load_cases
 from tests.conformance.manifest import read_manifest
-from tests.gpu import install, models, stand_in
+from tests.gpu import device_rules, install, models
 from tests.gpu.api_table import read_table
 from tests.models_by_hand import graph_model
 from tests.ops.harness import model
@@ -45,7 +45,7 @@ def test_networks_replay(cupy: Any, make: Any, monkeypatch: pytest.MonkeyPatch) 
     kept = []
     for run in range(5):
         fed = {name: (x + x.dtype.type(run)) % x.dtype.type(models.VOCABULARY) for name, x in feeds.items()}
-        with stand_in.no_reads():
+        with device_rules.no_reads():
             (y,) = session.run(None, fed)
         kept.append((y, plain.run(None, fed)[0]))
     for y, expected in kept:  # each output is its own, whatever ran later
@@ -117,7 +117,7 @@ def test_checks_of_a_replay_are_its_own(cupy: Any, monkeypatch: pytest.MonkeyPat
     session = gather()
     for indices in ([0, 1, 2], [3, 2, 1], [0, 0, 0]):
         session.run(None, {"x0": rows(), "x1": np.array(indices)})
-    with stand_in.no_reads():
+    with device_rules.no_reads():
         session.run(None, {"x0": rows(), "x1": np.array([0, 9, -7])})
         (y,) = session.run(None, {"x0": rows(), "x1": np.array([1, 1, 1])})
     with pytest.raises(onemodel.ExecutionError, match=r"'node'.*index 9 is out of range"):

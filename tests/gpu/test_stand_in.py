@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.gpu import install, stand_in
+from tests.gpu import device_rules, install
 from tests.gpu.api_table import read_table, signature
 
 
@@ -62,14 +62,14 @@ def test_calls_must_bind_to_the_real_signatures(cupy: Any) -> None:
 
 def test_reads_are_noted_and_refused(cupy: Any) -> None:
     x = cupy.asarray(np.arange(3))
-    stand_in.reads.clear()
+    device_rules.reads.clear()
     assert (int(x[1]), bool(cupy.any(x > 1)), x.get().tolist()) == (1, True, [0, 1, 2])
     assert len(cupy.nonzero(x)[0]) == 2
-    assert stand_in.reads == ["int()", "bool()", "get()", "nonzero"]
+    assert device_rules.reads == ["int()", "bool()", "get()", "nonzero"]
     for forbidden in (lambda: int(x[1]), lambda: cupy.nonzero(x), lambda: x[x > 1], x.get, x.item):
-        with stand_in.no_reads(), pytest.raises(RuntimeError, match="the host waits for the device"):
+        with device_rules.no_reads(), pytest.raises(RuntimeError, match="the host waits for the device"):
             forbidden()
-    with stand_in.no_reads():
+    with device_rules.no_reads():
         assert cupy.where(x > 1, x, -x).shape == (3,)
 
 
@@ -122,9 +122,9 @@ def test_what_may_flush_is_refused(cupy: Any) -> None:
     ]
     for call in calls:
         call()
-        with stand_in.no_float32(), pytest.raises(RuntimeError, match="takes subnormal float32 numbers for 0"):
+        with device_rules.no_float32(), pytest.raises(RuntimeError, match="takes subnormal float32 numbers for 0"):
             call()
-    with stand_in.no_float32():
+    with device_rules.no_float32():
         assert cupy.concatenate([x, x[:, ::-1]]).shape == (4, 3)
         assert (half + half).dtype == np.float16
         assert cupy.where(cupy.asarray(True), x, x).dtype == np.float32
