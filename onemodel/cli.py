@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import runpy
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onemodel import __version__
+from onemodel.cli_options import reads_model, sizes, specs, written
 from onemodel.errors import OneModelError
 
 if TYPE_CHECKING:
@@ -83,63 +83,6 @@ def _command(summary: str, *examples: str) -> Callable[[Callable[..., None]], cl
         return command
 
     return enter
-
-
-def _sizes(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, int]:
-    sizes = {}
-    for text in texts:
-        name, _equals, number = text.rpartition("=")
-        if not name or not (number.isascii() and number.isdecimal()):
-            raise click.BadParameter(f"{text!r} is not DIM=N with a whole number N, as in batch=4")
-        sizes[name] = int(number)
-    return sizes
-
-
-def _specs(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> list[Spec]:
-    if not texts:
-        return []
-    from onemodel.feeds import parse
-
-    try:
-        return [parse(text) for text in texts]
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-def _npz(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
-    if path is not None and path.suffix != ".npz":
-        raise click.BadParameter(f"{str(path)!r} does not end with .npz, the only format that outputs are written in")
-    if path is not None and not path.parent.is_dir():
-        raise click.BadParameter(f"there is no folder {str(path.parent)!r}")
-    return path
-
-
-def _json(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
-    if path is not None and path.suffix != ".json":
-        raise click.BadParameter(f"{str(path)!r} does not end with .json, the only format that records are written in")
-    if path is not None and not path.parent.is_dir():
-        raise click.BadParameter(f"there is no folder {str(path.parent)!r}")
-    return path
-
-
-def _operators(_: click.Context, __: click.Parameter, paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Run files that register operators."""
-    for path in paths:
-        try:
-            runpy.run_path(str(path), run_name=path.stem)
-        except Exception as error:
-            raise click.BadParameter(f"{str(path)!r} cannot be run: {type(error).__name__}: {error}") from error
-    return paths
-
-
-_own_operators = click.option(
-    "--operators",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    multiple=True,
-    is_eager=True,
-    callback=_operators,
-    help="A Python file with operators of your own (@onemodel.operator); it is run. May be given several times.",
-)
 
 
 @contextmanager
@@ -227,13 +170,17 @@ def _show_reading(out: Console, reading: Any) -> None:
     "specs",
     multiple=True,
     metavar="SPEC",
-    callback=_specs,
+    callback=specs,
     help="The value of an input: NAME=FILE.npy, NAME=FILE.npz[:KEY], NAME=random[:2x3], or NAME=none for an empty "
     "optional. FILE.npz alone gives every input that has a key of its name, and 'random' alone all that are left. "
     "Random floats are standard normal, 32 and 64 bit integers 0 or 1, smaller ones 0 to 9.",
 )
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), callback=_npz, help="Write all outputs to this .npz file."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    callback=written(".npz", "outputs"),
+    help="Write all outputs to this .npz file.",
 )
 @click.option("--backend", type=_BACKENDS, default="numpy", show_default=True, help="What computes.")
 @click.option("--mode", type=_MODES, help="The arithmetic.  [default: exact on numpy, fast elsewhere]")
@@ -248,7 +195,7 @@ def _show_reading(out: Console, reading: Any) -> None:
     "sizes",
     multiple=True,
     metavar="DIM=N",
-    callback=_sizes,
+    callback=sizes,
     help="Size of a symbolic dimension in random inputs. Those not set are 1.",
 )
 @click.option(
@@ -257,10 +204,10 @@ def _show_reading(out: Console, reading: Any) -> None:
 @click.option(
     "--record",
     type=click.Path(path_type=Path),
-    callback=_json,
+    callback=written(".json", "records"),
     help="Write what 'onemodel verify' needs to this .json file, and the inputs beside it. For exact runs.",
 )
-@_own_operators
+@reads_model
 def run(
     model: Path,
     specs: list[Spec],
@@ -272,6 +219,7 @@ def run(
     sizes: dict[str, int],
     digest: bool,
     record: Path | None,
+    folder: Path | None,
     operators: tuple[Path, ...],
 ) -> None:
     """Run MODEL once and show its outputs."""
@@ -287,7 +235,7 @@ def run(
         raise click.UsageError(f"one of these files would be written over another: {names}; give other names")
     start = time.perf_counter()
     with _busy("loading the model"):
-        session = Session(model, backend=backend, mode=mode, threads=threads, seed=seed, outputs="numpy")
+        session = Session(model, folder=folder, backend=backend, mode=mode, threads=threads, seed=seed, outputs="numpy")
     loaded = time.perf_counter()
     optional = session.get_overridable_initializers()
     feeds = gather(specs, session.get_inputs(), optional=optional, sizes=sizes, seed=seed or 0)
@@ -331,8 +279,15 @@ def run(
 @click.option("--model", type=_MODEL, help="The model, where it does not lie where RECORD says.")
 @click.option("--backend", type=_BACKENDS, default="numpy", show_default=True, help="What computes.")
 @click.option("--threads", type=click.IntRange(1), help="Threads of the BLAS library.")
-@_own_operators
-def verify(record: Path, model: Path | None, backend: str, threads: int | None, operators: tuple[Path, ...]) -> None:
+@reads_model
+def verify(
+    record: Path,
+    model: Path | None,
+    backend: str,
+    threads: int | None,
+    folder: Path | None,
+    operators: tuple[Path, ...],
+) -> None:
     """Do again the run that 'onemodel run --record' has written to RECORD, and say what differs first.
 
     The exact revision comes first, then the model, its external data, the inputs, and last the outputs. The exit code
@@ -342,7 +297,7 @@ def verify(record: Path, model: Path | None, backend: str, threads: int | None, 
     from onemodel.terminal import console, safe, table
 
     with _busy("running the model"):
-        found = list(compare(record, model=model, backend=backend, threads=threads, operators=operators))
+        found = list(compare(record, model=model, folder=folder, backend=backend, threads=threads, operators=operators))
     out = console()
     rows = [[part.what, "same" if part.same else "differs", _short(part.recorded), _short(part.here)] for part in found]
     out.print(table(out, "", ("what", "", "recorded", "here"), rows))
@@ -368,8 +323,8 @@ def _short(text: str) -> str:
 
 @_command("Say how exact mode computes each node.", "onemodel check model.onnx")
 @click.argument("model", type=_MODEL)
-@_own_operators
-def check(model: Path, operators: tuple[Path, ...]) -> None:
+@reads_model
+def check(model: Path, folder: Path | None, operators: tuple[Path, ...]) -> None:
     """Say of each node of MODEL whether exact mode computes it, and how or why not.
 
     Nodes of subgraphs and of functions are listed too. The exit code is 1 where a node is refused.
@@ -379,7 +334,7 @@ def check(model: Path, operators: tuple[Path, ...]) -> None:
 
     out = console()
     with _busy("planning"):
-        nodes = checked(load(model))
+        nodes = checked(load(model, folder))
     rows = [
         [
             place(node.info),
@@ -401,15 +356,15 @@ def check(model: Path, operators: tuple[Path, ...]) -> None:
 
 @_command("Show what a model needs.", "onemodel info model.onnx")
 @click.argument("model", type=_MODEL)
-@_own_operators
-def info(model: Path, operators: tuple[Path, ...]) -> None:
+@reads_model
+def info(model: Path, folder: Path | None, operators: tuple[Path, ...]) -> None:
     """Show the inputs, outputs and operators of MODEL, and what OneModel cannot run of it."""
     from onemodel.summary import load, refusals, summarize
     from onemodel.terminal import console
 
     out = console()
     with _busy("loading the model"):
-        loaded = load(model)
+        loaded = load(model, folder)
         summary = summarize(loaded)
     _show_summary(out, model, summary)
     with _busy("planning"):

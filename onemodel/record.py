@@ -101,6 +101,7 @@ def compare(
     path: Path,
     *,
     model: Path | None = None,
+    folder: Path | None = None,
     backend: str = "numpy",
     threads: int | None = None,
     operators: Sequence[Path] = (),
@@ -110,6 +111,7 @@ def compare(
     Args:
         path: the record.
         model: the model, where it does not lie where the record says.
+        folder: where its external data lies; by default beside it.
         backend, threads: how to run it now; neither changes a bit.
         operators: Python files that define operators of the model, and that have been run.
 
@@ -138,7 +140,9 @@ def compare(
         yield found
         if not found.same:
             return
-    session = Session(here, backend=backend, mode="exact", threads=threads, seed=record["seed"], outputs="numpy")
+    session = Session(
+        here, folder=folder, backend=backend, mode="exact", threads=threads, seed=record["seed"], outputs="numpy"
+    )
     hashes = session.external_hashes()
     feeds = _feeds(path, record["inputs"])
     before = [

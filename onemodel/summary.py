@@ -119,9 +119,9 @@ def checked(loaded: loader.LoadedModel) -> list[CheckedNode]:
     return Planner(loaded.model, loaded.opset_imports, SessionConfig(), get_backend("numpy", None), "exact").checked()
 
 
-def load(path: Path) -> loader.LoadedModel:
-    """The checked model at ``path``."""
-    return loader.load(path)
+def load(path: Path, folder: Path | None) -> loader.LoadedModel:
+    """The checked model at ``path``; its external data lies in the folder, or beside it."""
+    return loader.load(path, folder=folder)
 
 
 def _grouped(nodes: Sequence[Any]) -> list[Refusal]:

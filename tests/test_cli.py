@@ -364,4 +364,4 @@ def test_the_command_line_itself_imports_little() -> None:
     added = {name.partition(".")[0] if not name.startswith("onemodel") else name for name in result.stdout.split()}
     assert "onemodel.cli" in added, result.stderr
     assert "rich" not in added
-    assert {name for name in added if name.startswith("onemodel")} == {"onemodel.cli"}
+    assert {name for name in added if name.startswith("onemodel")} == {"onemodel.cli", "onemodel.cli_options"}

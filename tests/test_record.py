@@ -113,6 +113,19 @@ def test_verify_elsewhere(net: Path, record: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
 
 
+def test_external_data_in_another_folder(net: Path, record: Path, tmp_path: Path) -> None:
+    line = run("run", net, "-i", "random", "--digest").stdout
+    elsewhere = tmp_path / "weights"
+    elsewhere.mkdir()
+    (tmp_path / "weights.bin").rename(elsewhere / "weights.bin")
+    commands = (["run", net, "-i", "random", "--digest"], ["verify", record], ["check", net], ["info", net])
+    for command in commands:
+        fails(run(*command), "weights.bin")
+        assert run(*command, "--folder", elsewhere).exit_code == 0
+    assert run(*commands[0], "--folder", elsewhere).stdout == line
+    fails(run(*commands[0], "--folder", tmp_path / "none"), "does not exist", code=2)
+
+
 def _differs(record: Path, what: str, message: str) -> None:
     result = run("verify", record)
     assert result.exit_code == 1, result.output
