@@ -125,7 +125,7 @@ class Fusion(ABC):
     def step(self, expression: Expression) -> Callable[..., Array]:
         """The expression as a function of its inputs.
 
-        It returns NotImplemented for arrays that had better go through the operators one by one, or that fail in one.
+        It returns NotImplemented for arrays that had better go through the operators one by one.
         """
 
 

@@ -55,11 +55,8 @@ class BlockFusion(Fusion):
             result = np.empty(shape, dtype)
             flat = flattened(arrays, shape)
             target, inputs = (result, arrays) if flat is None else (result.reshape(-1), flat)
-            try:
-                for block in blocks_of(target.shape, BLOCK):
-                    target[block] = _computed(expression, done, [block_of(x, block, target.ndim) for x in inputs])
-            except Exception:  # noqa: BLE001 - one by one, the operators raise it again, with a node's name
-                return NotImplemented
+            for block in blocks_of(target.shape, BLOCK):
+                target[block] = _computed(expression, done, [block_of(x, block, target.ndim) for x in inputs])
             return result
 
         return run

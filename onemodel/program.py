@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -161,6 +161,10 @@ class Program:
         except Exception as error:
             assert step is not None
             values = ", ".join(_describe(slots[slot]) for slot in step[1])
+            if isinstance(step[2], Together):
+                # The node that fails by itself names itself; where none does, it is the step of them all.
+                first = self.steps.index(step) + 1
+                replace(self, steps=self.steps[first : first + step[2].count]).execute(slots)
             raise ExecutionError(f"{step[4]} failed on ({values}): {type(error).__name__}: {error}") from error
 
 

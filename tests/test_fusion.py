@@ -377,6 +377,29 @@ def test_errors_in_a_block_name_the_node() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_results_without_memory_name_the_node(mode: str) -> None:
+    model = graph("a = Neg(x) b = Exp(y) c = Add(a, b) z = Abs(c)", "float[N,1] x, float[1,M] y")
+    session = onemodel.Session(model, mode=mode)
+    assert groups(session) == ["Neg+Exp+Add+Abs"]
+    x = np.zeros(1 << 24, np.float32)  # of 2^50 bytes would be the result
+    with pytest.raises(onemodel.ExecutionError, match=r"^node that makes 'c' .*16777216, 1\].*MemoryError"):
+        session.run(None, {"x": x[:, None], "y": x[None]})
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_errors_of_no_node_name_them_all(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("not of a node")
+
+    session = onemodel.Session(graph("a = Add(x, y) z = Neg(a)"), mode=mode)
+    monkeypatch.setattr(numpy_fusion, "_computed", fail)
+    monkeypatch.setattr(symbolic, "traced_expression", fail)
+    message = r"^2 nodes in one step: .*'a' .*'z' .* failed on \(float32\[7, 33\], .*RuntimeError: not of a node"
+    with pytest.raises(onemodel.ExecutionError, match=message):
+        session.run(None, feeds())
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_slots_are_freed(mode: str) -> None:
     model = graph("a = Softmax(x) b = Neg(a) c = Mul(b, y) d = Softmax(c) e = Abs(d) z = Add(e, a)")
     program = onemodel.Session(model, mode=mode)._program(frozenset(), ())
