@@ -86,7 +86,7 @@ def convert(x: Any, code: int, /, *, saturate: bool | str = True, round_mode: st
     if target.kind in "iu" and x.dtype.kind == "f":
         return _integers(x, target)
     if target == BFLOAT16 or (target == np.float16 and x.dtype == np.float64):
-        x = odd_float32(x)
+        x = numpy_cast.odd_float32(x, cupy)
     return x.astype(target)
 
 
@@ -99,25 +99,3 @@ def _integers(x: Array, target: np.dtype[Any]) -> Array:
     result = cupy.where(inside, x, x.dtype.type(0)).astype(target)
     result = cupy.where(x >= above, target.type(limits.max), result)
     return cupy.where(~inside & (x < low), target.type(limits.min), result)
-
-
-def odd_float32(x: Array) -> Array:
-    """See ``numpy_cast.odd_float32``."""
-    if x.dtype.kind in "iu" and x.dtype.itemsize == 8:
-        magnitude = x
-        if x.dtype.kind == "i":
-            magnitude = cupy.where(x < 0, cupy.negative(x), x).view(np.uint64)
-        lower = (cupy.bitwise_and(magnitude, np.uint64(0xFFF)) != 0).astype(np.uint64)
-        kept = cupy.bitwise_or(cupy.right_shift(magnitude, np.uint64(12)), lower)
-        large = cupy.right_shift(magnitude, np.uint64(53)) != 0
-        wide = cupy.where(large, kept.astype(np.float64) * 4096.0, magnitude.astype(np.float64))
-        x = cupy.where(x < 0, -wide, wide) if x.dtype.kind == "i" else wide
-    elif x.dtype.kind in "iu" and x.dtype.itemsize == 4:
-        x = x.astype(np.float64)
-    if x.dtype != np.float64:
-        return x.astype(np.float32, copy=False)
-    nearest = x.astype(np.float32)
-    back = nearest.astype(np.float64)
-    inexact = (back != x) & ~cupy.isnan(x)
-    over = (inexact & (cupy.abs(back) > cupy.abs(x))).astype(np.int32)
-    return cupy.bitwise_or(nearest.view(np.int32) - over, inexact.astype(np.int32)).view(np.float32)

@@ -133,26 +133,31 @@ def _small_integers(x: Array, target: np.dtype[Any]) -> Array:
     return np.where(whole <= high, whole, whole - np.int8(span)).astype(target)
 
 
-def odd_float32(x: Array) -> Array:
+def odd_float32(x: Any, library: Any = np) -> Any:
     """As float32 *rounded to odd*: where inexact, the neighbour whose last bit is 1.
 
     Rounding that once more to any narrower type gives what one rounding of x gives.
+
+    Args:
+        x: numbers.
+        library: whose array it is, NumPy or CuPy.
     """
     if x.dtype.kind in "iu" and x.dtype.itemsize == 8:
         # Beyond 2^53 the lower 12 bits matter only in whether one of them is set.
-        magnitude = np.where(x < 0, np.negative(x.view(np.uint64)), x.view(np.uint64)) if x.dtype.kind == "i" else x
+        magnitude = library.where(x < 0, library.negative(x), x).view(np.uint64) if x.dtype.kind == "i" else x
         kept = magnitude >> np.uint64(12) | ((magnitude & np.uint64(0xFFF)) != 0).astype(np.uint64)
-        wide = np.where(magnitude >> np.uint64(53) != 0, kept.astype(np.float64) * 4096.0, magnitude.astype(np.float64))
-        x = np.where(x < 0, -wide, wide)
+        large = magnitude >> np.uint64(53) != 0
+        wide = library.where(large, kept.astype(np.float64) * 4096.0, magnitude.astype(np.float64))
+        x = library.where(x < 0, -wide, wide) if x.dtype.kind == "i" else wide
     elif x.dtype.kind in "iu" and x.dtype.itemsize == 4:
         x = x.astype(np.float64)
     if x.dtype != np.float64:
         return x.astype(np.float32, copy=False)
     nearest = x.astype(np.float32)
     back = nearest.astype(np.float64)
-    inexact = (back != x) & ~np.isnan(x)
-    bits = np.asarray(nearest).view(np.int32) - (inexact & (np.abs(back) > np.abs(x)))
-    return np.asarray((bits | inexact).astype(np.int32)).view(np.float32)
+    inexact = (back != x) & ~library.isnan(x)
+    bits = library.asarray(nearest).view(np.int32) - (inexact & (library.abs(back) > library.abs(x)))
+    return library.asarray(bits | inexact).view(np.float32)
 
 
 def _exponents(x: Array, saturate: bool, round_mode: str) -> Array:
