@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from inspect import Parameter
 from typing import Any, cast
@@ -59,13 +59,7 @@ def check_node(
         inputs: what stands at each input, None for nothing.
         outputs: how many outputs it has.
     """
-    unknown = sorted(set(given) - set(schema.attributes))
-    if unknown:
-        known = ", ".join(sorted(schema.attributes)) or "none"
-        raise ModelError(
-            f"{info} has the attribute {', '.join(map(repr, unknown))}, which this version (since opset "
-            f"{schema.since_version}) does not have; its attributes: {known}"
-        )
+    _check_known(info, given, schema.attributes, f"this version (since opset {schema.since_version}) does not have")
     for name, attribute in given.items():
         expected = ir.AttributeType(cast("int", schema.attributes[name].type))
         if expected is ir.AttributeType.SPARSE_TENSOR:
@@ -74,9 +68,7 @@ def check_node(
             raise ModelError(
                 f"{info}: the attribute {name!r} is of type {attribute.type.name}; it must be {expected.name}"
             )
-    missing = sorted(name for name, attribute in schema.attributes.items() if attribute.required and name not in given)
-    if missing:
-        raise ModelError(f"{info} lacks the attribute {', '.join(map(repr, missing))}, which is required")
+    _check_required(info, given, (name for name, attribute in schema.attributes.items() if attribute.required))
     for kind, count, least, most in (
         ("inputs", len(inputs), schema.min_input, schema.max_input),
         ("outputs", outputs, schema.min_output, schema.max_output),
@@ -90,22 +82,27 @@ def check_node(
 
 def check_entry(entry: Operator, info: NodeInfo, given: Sequence[str], inputs: Sequence[object]) -> None:
     """The same for an operator that has no schema: its function's signature is the measure."""
-    unknown = sorted(set(given) - set(entry.attributes))
-    if unknown:
-        known = ", ".join(sorted(entry.attributes)) or "none"
-        raise ModelError(
-            f"{info} has the attribute {', '.join(map(repr, unknown))}, which "
-            f"{entry.function.__qualname__} does not take; its attributes: {known}"
-        )
-    missing = sorted(
-        name for name, default in entry.attributes.items() if default is Parameter.empty and name not in given
-    )
-    if missing:
-        raise ModelError(f"{info} lacks the attribute {', '.join(map(repr, missing))}, which is required")
+    _check_known(info, given, entry.attributes, f"{entry.function.__qualname__} does not take")
+    _check_required(info, given, (name for name, default in entry.attributes.items() if default is Parameter.empty))
     count, most = len(inputs), len(entry.inputs) if entry.variadic is None else _MANY
     if not entry.required <= count <= most:
         bounds = _bounds(entry.required, most)
         raise ModelError(f"{info} has {count} inputs; {entry.function.__qualname__} takes {bounds}")
+
+
+def _check_known(info: NodeInfo, given: Collection[str], known: Collection[str], refusal: str) -> None:
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise ModelError(
+            f"{info} has the attribute {', '.join(map(repr, unknown))}, which {refusal}; "
+            f"its attributes: {', '.join(sorted(known)) or 'none'}"
+        )
+
+
+def _check_required(info: NodeInfo, given: Collection[str], required: Iterable[str]) -> None:
+    missing = sorted(set(required) - set(given))
+    if missing:
+        raise ModelError(f"{info} lacks the attribute {', '.join(map(repr, missing))}, which is required")
 
 
 def _bounds(least: int, most: int) -> str:
