@@ -163,6 +163,14 @@ def round_to_odd(a: Pair, xp: Trace) -> Value:
     return xp.bitcast(xp.where(change, moved, bits), "float64")
 
 
+def add_to_odd(a: Pair, b: Pair, xp: Trace) -> Pair:
+    """a + b with a rest that is rounded to odd, so that what is next to a tie is not taken for one."""
+    high, error = two_sum(a[0], b[0])
+    low, rest = two_sum(a[1], b[1])
+    low, lost = two_sum(error, low)
+    return high, round_to_odd((low, lost + rest), xp)
+
+
 def rounded(a: Pair, exponent: Value, xp: Trace) -> Value:
     """(a[0] + a[1]) * 2**exponent, rounded once, also where that is subnormal or overflows.
 

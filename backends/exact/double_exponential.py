@@ -30,6 +30,10 @@ class Power:
         """Between 1 and 2."""
         return dd.add(self.power, self.change)
 
+    def significand_to_odd(self, xp: Trace) -> Pair:
+        """The same, with all bits of a small ``change``: they tell a tie from what is next to one."""
+        return dd.add_to_odd(self.power, self.change, xp)
+
     def less(self, number: float, xp: Trace) -> Pair:
         """(exp(a) - number) / 2**exponent, accurate also where that is small; ``number`` is 1 or -1."""
         shift = dd.power_of_two(-self.exponent, xp) * number
@@ -68,7 +72,7 @@ def _of(x: Value, xp: Trace) -> Power:
 def exp(x: Value, xp: Trace) -> Value:
     """e to the power x."""
     power = _of(x, xp)
-    return dd.rounded(power.significand(), power.exponent, xp)
+    return dd.rounded(power.significand_to_odd(xp), power.exponent, xp)
 
 
 @double_function(low=-1100.0, high=1100.0)
@@ -85,7 +89,11 @@ def exp2(x: Value, xp: Trace) -> Value:
 def expm1(x: Value, xp: Trace) -> Value:
     """exp(x) - 1."""
     power = _of(x, xp)
-    return dd.rounded(power.less(1.0, xp), power.exponent, xp)
+    result = dd.rounded(power.less(1.0, xp), power.exponent, xp)
+    # Here and below: of a small x three terms of the series, whose last one tells which side of a tie the result is on.
+    square, error = dd.scaled(dd.two_product(x, x, xp), 0.5)
+    small = dd.total(dd.add_to_odd((x, 0.0), (square, error + x * x * x * (1 / 6)), xp))
+    return xp.where(xp.abs(x) < 2.0**-40, small, result)
 
 
 @double_function("odd", high=800.0, identity=True)
@@ -103,7 +111,10 @@ def cosh(x: Value, xp: Trace) -> Value:
     power = _of(x, xp)
     e, shift = power.significand(), dd.power_of_two(-power.exponent, xp)
     other = dd.scaled(dd.divide((1.0, 0.0), e, xp), shift * shift)
-    return dd.rounded(dd.add(e, other), power.exponent - 1, xp)
+    result = dd.rounded(dd.add(e, other), power.exponent - 1, xp)
+    square, error = dd.scaled(dd.two_product(x, x, xp), 0.5)
+    small = dd.total(dd.add_to_odd((1.0, 0.0), (square, error + square * square * (1 / 6)), xp))
+    return xp.where(x < 2.0**-20, small, result)
 
 
 @double_function("odd", high=20.0, identity=True)
@@ -129,7 +140,10 @@ def _share(a: Pair, xp: Trace) -> tuple[Pair, Value]:
 def sigmoid(x: Value, xp: Trace) -> Value:
     """1 / (1 + exp(-x))."""
     share, exponent = _share((x, 0.0), xp)
-    return dd.rounded(share, exponent, xp)
+    result = dd.rounded(share, exponent, xp)
+    # 1 / 2 + x / 4, and less than that by more than nothing.
+    small = dd.total(dd.add_to_odd((0.5, 0.0), (x * 0.25, x * -(2.0**-120)), xp))
+    return xp.where(xp.abs(x) < 2.0**-26, small, result)
 
 
 def lifted(x: Value, xp: Trace) -> tuple[Value, Value]:

@@ -14,7 +14,7 @@ from onemodel.backends.exact.program import Trace, Value
 _BITS = 10
 
 
-def _parts(t: Value, low: Pair, xp: Trace) -> tuple[Value, Pair]:
+def parts(t: Value, low: Pair, xp: Trace) -> tuple[Value, Pair]:
     """k and log(1 + r) - log(c) with t + low = 2**k (1 + r) / c, c a reciprocal of 21 bits from a table.
 
     In the cell of 1 c is 1, so that r keeps all bits of ``low``.
@@ -39,8 +39,12 @@ def _parts(t: Value, low: Pair, xp: Trace) -> tuple[Value, Pair]:
 
 def logarithm(t: Value, low: Pair, xp: Trace, offset: Value | float = 0.0) -> Pair:
     """log((t + low[0] + low[1]) * 2**offset) for a positive normal t, also where it is near 0."""
-    exponent, rest = _parts(t, low, xp)
-    exponent = exponent + offset
+    exponent, rest = parts(t, low, xp)
+    return joined(exponent + offset, rest, xp)
+
+
+def joined(exponent: Value, rest: Pair, xp: Trace) -> Pair:
+    """The logarithm of 2**exponent, and ``rest``."""
     first, second, third = numbers("double_log_unit")
     high, error = dd.fast_two_sum(exponent * first, exponent * second)
     return dd.add((high, error + exponent * third), rest)
@@ -70,7 +74,7 @@ def log(x: Value, xp: Trace) -> Value:
 def log2(x: Value, xp: Trace) -> Value:
     """The logarithm to base 2."""
     t, offset = normal(x, xp)
-    exponent, rest = _parts(t, (0.0, 0.0), xp)
+    exponent, rest = parts(t, (0.0, 0.0), xp)
     return _positive(x, dd.total(dd.add_number(dd.multiply(rest, unit("1/ln2"), xp), exponent + offset)), xp)
 
 

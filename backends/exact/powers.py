@@ -13,7 +13,7 @@ from onemodel.backends.exact import double_double as dd
 from onemodel.backends.exact.double import unit
 from onemodel.backends.exact.double_double import Pair
 from onemodel.backends.exact.double_exponential import exponential
-from onemodel.backends.exact.double_logarithmic import logarithm, normal
+from onemodel.backends.exact.double_logarithmic import joined, normal, parts
 from onemodel.backends.exact.double_trigonometric import angle_of
 from onemodel.backends.exact.functions import MAGIC, numbers, polynomial, table
 from onemodel.backends.exact.functions_exponential import scale_of
@@ -26,6 +26,9 @@ _SETTLE = MAGIC * 2.0**-88
 x**y is a tie or a number of the type itself only where it has few bits. The pairs' last bits would hide that.
 """
 
+_MOST_SHIFT = 1200.0
+"""Whole powers of two that are taken out of a power; more than that is out of range anyway, or next to it."""
+
 _MARGIN = 2.0**-50
 """What the fast program's relative error stays below."""
 
@@ -36,13 +39,24 @@ _STEP_CUT = -(1 << 39)
 def _magnitude(x: Value, y: Value, xp: Trace) -> tuple[Pair, Value]:
     """x**y for finite x > 0 and finite y, as a pair in [1, 2) times a power of two."""
     t, offset = normal(x, xp)
-    log = logarithm(t, (0.0, 0.0), xp, offset)
+    exponent, rest = parts(t, (0.0, 0.0), xp)
+    exponent = exponent + offset
+    shift, lost = dd.two_product(exponent, y, xp)
+    apart = xp.equal(xp.round(shift), shift) & xp.equal(lost, 0.0) & (xp.abs(shift) < _MOST_SHIFT)
+    log = joined(xp.where(apart, 0.0, exponent), rest, xp)
     guess = log[0] * y
     large = xp.abs(guess) > 790.0
     product = dd.times(log, xp.where(large, 0.0, y), xp)
     power = exponential((xp.where(large, guess, product[0]), product[1]), xp)
     high, low = power.significand()
-    return (high, (low + _SETTLE) - _SETTLE), power.exponent
+    result = high, (low + _SETTLE) - _SETTLE
+    # Next to a power of two the last bits of the change are known too, and tell a tie from what is next to one.
+    near = apart & xp.equal(power.power[0], 1.0) & xp.equal(power.exponent, 0)
+    change, more = power.change
+    settle = change * 2.0**-28
+    close = dd.add_to_odd((1.0, 0.0), (change, (more + settle) - settle), xp)
+    whole = xp.astype(xp.where(xp.logical_not(apart), 0.0, shift), "int64")
+    return dd.select(near, close, result, xp), power.exponent + whole
 
 
 def _special(x: Value, y: Value, result: Value, xp: Trace) -> Value:
@@ -57,7 +71,8 @@ def _special(x: Value, y: Value, result: Value, xp: Trace) -> Value:
     result = xp.where((xp.bitcast(x, "int64") < 0) & odd, -result, result)
     result = xp.where((x < 0.0) & (size < math.inf) & xp.logical_not(whole), math.nan, result)
     result = xp.where(xp.not_equal(x, x) | xp.not_equal(y, y), math.nan, result)
-    one = xp.equal(y, 0.0) | xp.equal(x, 1.0) | (xp.equal(x, -1.0) & xp.equal(xp.abs(y), math.inf))
+    # From 2**53 on all numbers are even.
+    one = xp.equal(y, 0.0) | xp.equal(x, 1.0) | (xp.equal(x, -1.0) & (xp.abs(y) >= 2.0**53))
     return xp.where(one, 1.0, result)
 
 
@@ -132,10 +147,13 @@ def _atan2(y: Value, x: Value, xp: Trace, *, odd: bool) -> Value:
     zero = rise * 0.0
     angle = angle_of((rise * lean, zero), (run, zero), xp)
     angle = dd.select(right, angle, dd.add(unit("pi"), dd.negative(angle)), xp)
-    # A tiny angle is the quotient and a little less, which decides where the quotient is a tie.
-    ratio = dd.divide((rise, 0.0), (run, 0.0), xp)
-    ratio = dd.fast_two_sum(ratio[0], ratio[1] - 2.0**-104)
-    tiny = right & (exponent < -60)
+    # A tiny angle is the quotient and a little less, which decides where the quotient is a tie; where it is next to one
+    # its rest decides.
+    quotient = rise / run
+    product, error = dd.two_product(quotient, run, xp)
+    rest = ((rise - product) - error) / run
+    ratio = (quotient, xp.where(xp.equal(rest, 0.0), -(2.0**-104), rest))
+    tiny = right & (exponent < -54)
     if odd:
         small, usual = dd.round_to_odd(ratio, xp) * dd.power_of_two(exponent, xp), dd.round_to_odd(angle, xp)
     else:

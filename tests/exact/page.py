@@ -46,9 +46,9 @@ These programs compute in pairs of float64. The program is the definition, so th
 is correctly rounded is measured, against MPFR, by `python -m tests.exact.measure doubles`: the error of a correctly
 rounded result is at most 0.5 units in the last place. A wrong one is to be expected where the true value lies within
 about 2^-90 of itself of a rounding boundary, so for about one random input in 2^36. Some inputs lie there by their
-form, and their results are one unit in the last place off: `Pow` of numbers a few units from 1 (`Pow(1 - 2^-53, -1)`
-is 1, not 1 + 2^-52; with exponents such as 0.5, 0.75, 1.5 and -1 a tenth to a quarter of the 800 numbers around 1),
-`Exp(2^-53)`, and a few of Sigmoid and Cosh. They are the same on every machine.
+form, such as numbers a few units from a power of two with exponents such as 0.5 and -1 (`Pow`), and numbers of few bits
+near 0. There the last bits of a sum, or a further term of a series, decide. Of 60,000 such inputs one is left whose
+result is one unit in the last place off, `Mish(-5 * 2^-55)`; it is the same on every machine.
 
 """
 

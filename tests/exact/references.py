@@ -34,6 +34,13 @@ def _softplus(x: Real) -> Real:
     return max(x, gmpy2.mpfr(0)) + gmpy2.log1p(gmpy2.exp(-abs(x)))
 
 
+def _atan2(y: Real, x: Real) -> Real:
+    if x > 0 and 0 < abs(y / x) < 2.0**-300:
+        # y / x and a little less, so little that MPFR would need thousands of bits to show it.
+        return (y / x) * (1 - gmpy2.mpfr(2) ** -350)
+    return gmpy2.atan2(y, x)
+
+
 FUNCTIONS: dict[str, Callable[..., Real]] = {
     "exp": gmpy2.exp,
     "exp2": gmpy2.exp2,
@@ -63,7 +70,7 @@ FUNCTIONS: dict[str, Callable[..., Real]] = {
     "softplus": _softplus,
     "rsqrt": lambda x: 1 / gmpy2.sqrt(x),
     "pow": lambda x, y: x**y,
-    "atan2": gmpy2.atan2,
+    "atan2": _atan2,
 }
 """By name."""
 
@@ -101,6 +108,8 @@ def rounded(number: Real, digits: int, least: int, most: int) -> float:
         return float(number)
     significand, exponent = (int(part) for part in number.as_mantissa_exp())
     sign, significand = (-1 if significand < 0 else 1), abs(significand)
+    if significand.bit_length() + exponent < least:
+        return sign * 0.0
     shift = max(significand.bit_length() + exponent - digits, least) - exponent
     if shift > 0:
         quotient, rest = significand >> shift, significand & ((1 << shift) - 1)

@@ -80,6 +80,51 @@ def test_float64_is_correctly_rounded(name: str) -> None:
     assert worst <= 0.5
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_float64_next_to_ties(name: str) -> None:
+    """Where x has few bits the first terms of a series may sum to a tie, which only the next one breaks."""
+    x = np.array([sign * m * 2.0**-j for m in (1, 3, 7, 9) for j in range(10, 64) for sign in (1, -1)])
+    x = np.concatenate([x, *(end + x[np.abs(x) < 2.0**-45] for end in (1, -1, 2, 0.5))])
+    results = elementary.host_runner(elementary.program(name, "float64"))(x)
+    pairs = zip(x.tolist(), results.tolist(), strict=True)
+    assert [x for x, result in pairs if measure.differ(result, measure.right(name, "float64", x))] == []
+
+
+def _wrong(name: str, dtype: str, a: Any, b: Any) -> list[Any]:
+    """The pairs of which the function of two numbers is not correctly rounded."""
+    a, b = (array.astype(dtype).reshape(-1) for array in np.broadcast_arrays(a, b))
+    results = elementary.FUNCTIONS[name](a, b, xp=measure.host()).astype(np.float64)
+    triples = zip(a.tolist(), b.tolist(), results.tolist(), strict=True)
+    return [(a, b, r) for a, b, r in triples if measure.differ(r, measure.right(name, dtype, a, b))]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", powers.NAMES)
+def test_functions_of_two_numbers_at_the_ends_of_their_types(name: str, dtype: str) -> None:
+    limits = np.finfo(dtype)
+    one, most, whole = np.asarray(1, dtype), limits.max, 2.0**limits.nmant
+    some = [0, one, 0.5, 3, whole, 2 * whole - 1, 2 * whole, most, np.nextafter(most, 0 * one), most / 2, math.inf]
+    some += [limits.smallest_subnormal, 3 * limits.smallest_subnormal, limits.smallest_normal, 1.5, 0.75 * most]
+    some += [np.nextafter(one, 0 * one), np.nextafter(one, 2 * one), 1 - limits.eps, 1 + 2 * limits.eps]
+    ends = np.array([*some, *(-x for x in some), math.nan], dtype)
+    assert _wrong(name, dtype, ends[:, None], ends[None, :]) == []
+
+
+def test_float64_pow_next_to_powers_of_two() -> None:
+    exponents = np.array([0.5, 0.25, 0.75, 1.5, -1, -0.5, 2, 3, -3, 0.125, 2.5, 1 / 3, 0.1, 100, -0.75, 1e-3, 0.375])
+    steps = np.concatenate([np.arange(-40, 41, 3), np.arange(-7, 8)])
+    for power in (0, 1, 3, 4, -8, 600, -600, -1022):
+        x = 2.0**power * (1 + steps * np.where(steps < 0, 2.0**-53, 2.0**-52))
+        assert _wrong("pow", "float64", x[:, None], exponents[None, :]) == []
+
+
+def test_float64_atan2_of_quotients_next_to_ties() -> None:
+    sides = np.array([1, 1 + 2.0**-52, 2 - 2.0**-52, 1.5, 1 + 2.0**-51, 4 / 3])
+    for exponent in (-1074, -1060, -1022, -1000, *range(-70, -20)):
+        y, x = np.ldexp(sides, exponent // 2), np.ldexp(sides, exponent // 2 - exponent)
+        assert _wrong("atan2", "float64", y[:, None], x[None, :]) == []
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", NAMES)
 def test_types_of_16_bits_are_correctly_rounded(name: str, dtype: str) -> None:
