@@ -232,20 +232,21 @@ def _sampled(x, places, groups, xp):
         part = xp.where(inside, place - low, xp.constant(0, place))
         low = xp.astype(low, xp.int64)
         here, there = inside & (low >= 0), inside & (low + 1 < size)
-        zero = xp.constant(0, place)
         first = xp.constant(0, low)
-        lower = (xp.where(here, low, first), xp.where(here, xp.constant(1, part) - part, zero))
-        upper = (xp.where(there, low + 1, first), xp.where(there, part, zero))
+        lower = (xp.where(here, low, first), xp.constant(1, part) - part, here)
+        upper = (xp.where(there, low + 1, first), part, there)
         corners.append((lower, upper))
     total = None
     for corner in itertools.product(*corners):
-        index, weight = corner[0]
-        for size, (along, share) in zip(x.shape[3:], corner[1:], strict=True):
-            index, weight = index * size + along, weight * share
+        index, weight, valid = corner[0]
+        for size, (along, share, reached) in zip(x.shape[3:], corner[1:], strict=True):
+            index, weight, valid = index * size + along, weight * share, valid & reached
         shape = (batch, groups, channels, math.prod(index.shape[2:]))
         index = xp.broadcast_to(xp.reshape(index, (batch, groups, 1, shape[-1])), shape)
         values = xp.reshape(xp.take_along_axis(flat, index, axis=-1), (*shape[:3], *places[0].shape[2:]))
+        # Where there is no element another one was read, which may be infinite.
         term = values * xp.expand_dims(weight, axis=2)
+        term = xp.where(xp.expand_dims(valid, axis=2), term, xp.constant(0, term))
         total = term if total is None else total + term
     return total
 

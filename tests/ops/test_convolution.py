@@ -278,6 +278,11 @@ class TestDeformConv:
         offset = row([0.5, 1, -2.5, 3.5, 99, np.nan, 0.25])
         check(row([15, 30, 5, 35, 0, 0, 52.5]), "DeformConv", x, w, offset)
 
+    def test_what_lies_beyond_is_0_whatever_the_elements_are(self) -> None:
+        x, w = row([np.inf, 20, 30, 40, 50, 60, 70]), row([1])
+        offset = row([1.5, 1, 99, np.nan, 0.5, 1.5, 0.25])
+        check(row([25, 30, 0, 0, 55, 35, 52.5]), "DeformConv", x, w, offset)
+
     @pytest.mark.parametrize(
         ("shapes", "options", "message"),
         [
