@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from onemodel.backends import numpy_convolution, numpy_elementwise, numpy_normalization, numpy_reduction
+from onemodel.backends.numpy_indexing import checked_indices
 from onemodel.backends.sliding import positions_of
 
 Array = np.ndarray[Any, Any]
@@ -51,7 +52,11 @@ def pad(x: Array, widths: Sequence[tuple[int, int]], value: Any = 0, /) -> Array
 
 def gather(x: Array, indices: Array, axis: int, /) -> Array:
     """See ``extension.gather``; NumPy checks the indices itself."""
-    return np.take(x, indices, axis=axis)
+    try:
+        return np.take(x, indices, axis=axis)
+    except IndexError:
+        checked_indices(indices, x.shape[axis])  # says it in the same words as elsewhere
+        raise
 
 
 def truth_of(step: Any) -> Callable[..., Any]:

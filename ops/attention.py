@@ -219,10 +219,11 @@ def causal_conv_with_state(input, weight, bias=None, past_state=None, /, *, acti
     """
     if activation not in ("none", "silu", "swish"):
         raise ValueError(f"activation {activation!r} must be none, silu or swish")
-    if input.ndim != 3 or weight.ndim != 3 or weight.shape[1] != 1 or weight.shape[0] != input.shape[1]:
+    fits = input.ndim == weight.ndim == 3 and weight.shape[:2] == (input.shape[1], 1) and weight.shape[2] > 0
+    if not fits:
         raise ValueError(
             f"input and weight have shapes {input.shape} and {weight.shape}; they must be (batch, channels, length) "
-            "and (channels, 1, k)"
+            "and (channels, 1, k), k from 1 on"
         )
     batch, channels, length = input.shape
     before = weight.shape[2] - 1

@@ -267,6 +267,7 @@ class TestCausalConvWithState:
     def test_wrong_inputs_are_refused(self) -> None:
         x, w, b, state = arrays((1, 2, 6), (2, 1, 3), (2,), (1, 2, 2))
         refused("they must be (batch, channels, length)", "CausalConvWithState", x, w[:1], outputs=2)
+        refused("k from 1 on", "CausalConvWithState", x, w[:, :, :0], outputs=2)
         refused("bias of shape", "CausalConvWithState", x, w, b[:1], outputs=2)
         refused("past_state of shape", "CausalConvWithState", x, w, b, state[:, :, :1], outputs=2)
         refused("activation 'relu'", "CausalConvWithState", x, w, outputs=2, activation="relu")

@@ -283,6 +283,13 @@ class TestDeformConv:
         offset = row([1.5, 1, 99, np.nan, 0.5, 1.5, 0.25])
         check(row([25, 30, 0, 0, 55, 35, 52.5]), "DeformConv", x, w, offset)
 
+    @pytest.mark.parametrize("special", [np.nan, np.inf])
+    def test_what_lies_outside_is_zero_whatever_stands_at_the_edge(self, special: float) -> None:
+        # Far out on either side, by NaN, between the last two elements; then half over the edge instead.
+        x, w, offset = row([special, 20, 30, 40]), row([1]), row([-9, 99, np.nan, -0.5])
+        check(row([0, 0, 0, 35]), "DeformConv", x, w, offset)
+        check(row([special / 2, 0, 0, 35]), "DeformConv", x, w, row([-0.5, 99, np.nan, -0.5]))
+
     @pytest.mark.parametrize(
         ("shapes", "options", "message"),
         [

@@ -336,7 +336,8 @@ def test_compress(opset: int, dtype: Any) -> None:
 
 def test_compress_refuses() -> None:
     check(data(2, 3)[:, :1], "Compress", data(2, 3), np.array([True]), axis=-1)
-    refused("index 3 is out of", "Compress", data(3), np.array([False, False, False, True]))
+    refused("index 3 is out of range", "Compress", data(3), np.array([False, False, False, True]))
+    refused("index 1 is out of range for 0 elements", "Compress", data(0, 2), np.array([False, True]), axis=0)
     refused("must have one axis", "Compress", data(3), np.array([[True]]))
 
 
