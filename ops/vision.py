@@ -65,6 +65,8 @@ def grid_sample(X, grid, /, *, align_corners=0, mode="linear", padding_mode="zer
     if 0 in spatial and padding_mode != "zeros":
         raise ValueError(f"X of shape {X.shape} has no samples to pad with")
     code = xp.onnx_code(X.dtype)
+    if mode != "nearest" and (code == _STRING or xp.isdtype(X.dtype, "complex floating")):
+        raise TypeError(f"mode {mode} needs real numbers, not {X.dtype}")
     inside = max(_inside_type(code), _inside_type(xp.onnx_code(grid.dtype)))
     grid = xp.convert(grid, inside)
     flat = xp.reshape(X, (*X.shape[:2], math.prod(spatial)))

@@ -132,6 +132,12 @@ class TestGridSample:
             want = np.array([[[values[0, 0, 0], values[0, 0, 2], values[0, 0, 2], outside]]], values.dtype)
             check(want, "GridSample", values, grid, mode="nearest")
 
+    @pytest.mark.parametrize("dtype", [object, np.complex64, np.complex128])
+    @pytest.mark.parametrize("mode", ["linear", "cubic"])
+    def test_what_has_no_place_between_two_samples_is_refused(self, mode: str, dtype: Any) -> None:
+        x = np.array([[["1", "2"]]], object).astype(dtype)
+        refused(f"mode {mode} needs real numbers", "GridSample", x, f32([[[0.5]]]), mode=mode)
+
     def test_integers_are_cut_off_and_other_floats_are_rounded_once(self) -> None:
         x, grid = np.array([[[10, 11, 21]]]), f32([[[-0.25], [0.5]]])
         check(f32([[[10.75, 16]]]), "GridSample", x.astype(np.float32), grid, align_corners=1)
