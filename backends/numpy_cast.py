@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
+import re
+import string
+from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -40,6 +42,7 @@ _GREATEST = {
 _EXPONENTS = np.dtype(ml_dtypes.float8_e8m0fnu)
 _FLOATS = frozenset(map(np.dtype, ("float16", "float32", "float64")))
 _LIMITS = {np.dtype(code): (int(np.iinfo(code).min), int(np.iinfo(code).max)) for code in "bBhHiIqQlL"}
+_LITERAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
 _SPECIAL = {"nan": np.nan, "inf": np.inf, "+inf": np.inf, "-inf": -np.inf}
 
 
@@ -198,8 +201,8 @@ def _text(value: Any) -> str:
 
 
 def _parsed(x: Array, target: np.dtype[Any], code: int, saturate: bool | str, round_mode: str) -> Array:
-    """Text as numbers: Python's literals but for underscores, INF and NaN in any case."""
-    texts = [str(text).strip() for text in x.reshape(-1)]
+    """Text as numbers: plain and scientific notation, INF and NaN in any case."""
+    texts = [str(text).strip(string.whitespace) for text in x.reshape(-1)]
     if target.kind == "b":
         values = [_truth(text) for text in texts]
         return np.array(values, np.bool_).reshape(x.shape)
@@ -220,28 +223,23 @@ def _number(text: str, *, odd: bool) -> float:
     special = _SPECIAL.get(text.lower())
     if special is not None:
         return special
-    try:
-        if "_" in text:
-            raise ValueError
-        value = float(text)
-        if not odd or value == 0 or np.isinf(value) or np.isnan(value):
-            return value
-        rest = Fraction(Decimal(text)) - Fraction(value)
-    except (ValueError, InvalidOperation):
-        raise ValueError(f"{text!r} is not a number") from None
+    if not _LITERAL.fullmatch(text):
+        raise ValueError(f"{text!r} is not a number")
+    value = float(text)
+    if not odd or value == 0 or np.isinf(value):
+        return value
+    rest = Fraction(Decimal(text)) - Fraction(value)
     if rest == 0 or np.float64(value).view(np.int64) & 1:
         return value
     return float(np.nextafter(value, np.inf if rest > 0 else -np.inf))
 
 
 def _whole(text: str) -> int:
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if digits.isascii() and digits.isdigit():
-        return int(text)
+    """A literal without its fraction; infinities are beyond all types."""
     value = _number(text, odd=False)
-    if np.isfinite(value):
-        return int(value)
-    return 0 if np.isnan(value) else 2**64 if value > 0 else -(2**64)
+    if value == 0 or np.isnan(value):
+        return 0
+    return int(Decimal(text)) if np.isfinite(value) else 2**64 if value > 0 else -(2**64)
 
 
 def _wrapped(text: str, low: int, high: int) -> int:

@@ -287,6 +287,9 @@ def test_text_to_floats(to: str) -> None:
 def test_text_to_integers_and_booleans() -> None:
     x = texts("100.5", "-100.5", "9007199254740993", "1e3", "300", "nan")
     np.testing.assert_array_equal(cast(x, "INT64"), np.array([100, -100, 9007199254740993, 1000, 300, 0]))
+    exact = texts("9007199254740993.0", "-900719925474099.3e1", "9" * 5000, "1e-400", "9" * 300 + "e-290")
+    want = np.array([9007199254740993, -9007199254740993, 2**63 - 1, 0, 9999999999])
+    np.testing.assert_array_equal(cast(exact, "INT64"), want)
     np.testing.assert_array_equal(cast(x[-3:], "UINT8"), np.array([255, 255, 0], np.uint8))
     np.testing.assert_array_equal(cast(texts("7", "9"), "INT4").astype(int), [7, -7])
     np.testing.assert_array_equal(
@@ -294,7 +297,10 @@ def test_text_to_integers_and_booleans() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["Hello World!", "", "1_000", "0x10", "1,5", "--1"])
+@pytest.mark.parametrize(
+    "text",
+    ["Hello World!", "", ".", "1_000", "0x10", "1,5", "--1", "infinity", "-nan", "\N{FULLWIDTH DIGIT ONE}", "\xa01"],
+)
 @pytest.mark.parametrize("to", ["FLOAT", "INT32", "BOOL"])
 def test_other_text_is_refused(text: str, to: str) -> None:
     refused(f"{text!r} is not a number", "Cast", texts(text), to=getattr(TensorProto, to))
