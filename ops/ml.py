@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from onemodel.ops.element import code_of
 from onemodel.ops.ml_linear import ML, samples
 from onemodel.ops.registry import operator
 from onemodel.ops.text import is_text, text
@@ -50,9 +51,9 @@ def _decimal(value):
 
 
 _CASTS = {
-    "TO_FLOAT": ("tensor(float)", float, 0.0),
-    "TO_INT64": ("tensor(int64)", int, 0),
-    "TO_STRING": ("tensor(string)", _decimal, "0.f"),
+    "TO_FLOAT": ("tensor(float)", float),
+    "TO_INT64": ("tensor(int64)", int),
+    "TO_STRING": ("tensor(string)", str),
 }
 
 
@@ -68,15 +69,16 @@ def cast_map(x, /, *, cast_to="TO_FLOAT", map_form="DENSE", max_map=1, xp):
         raise ValueError(
             f"cast_to {cast_to!r} must be TO_FLOAT, TO_STRING or TO_INT64, and map_form {map_form!r} DENSE or SPARSE"
         )
-    _, convert, missing = _CASTS[cast_to]
-    values = [convert(x[key]) for key in sorted(x)]
-    if map_form == "SPARSE":
-        if any(not 0 <= key < max_map for key in x):
-            raise IndexError(f"the map has keys from {min(x)} to {max(x)}; they must be in [0, {max_map - 1}]")
-        values = [convert(x[place]) if place in x else missing for place in range(max_map)]
+    if map_form == "SPARSE" and any(not 0 <= key < max_map for key in x):
+        raise IndexError(f"the map has keys from {min(x)} to {max(x)}; they must be in [0, {max_map - 1}]")
+    keys = sorted(x) if map_form == "DENSE" else range(max_map)
     if cast_to == "TO_STRING":
-        return text(values, (1, -1))
-    return xp.reshape(xp.asarray(values, dtype=xp.float32 if cast_to == "TO_FLOAT" else xp.int64), (1, -1))
+        return text([_decimal(x[key]) if key in x else "0.f" for key in keys], (1, -1))
+    value_type, parse = _CASTS[cast_to]
+    code, values = code_of(value_type), [x.get(key, 0) for key in keys]
+    if any(isinstance(value, str) for value in values):
+        return xp.reshape(xp.asarray([parse(value) for value in values], dtype=xp.onnx_dtype(code)), (1, -1))
+    return xp.convert(xp.reshape(xp.asarray([float(value) for value in values], dtype=xp.float32), (1, -1)), code)
 
 
 @operator(

@@ -81,6 +81,11 @@ class TestCastMap:
         got = of_map("CastMap", value_type, value, **options)
         same(got, words(*want) if cast == "TO_STRING" else want)
 
+    def test_floats_become_integers_as_in_cast(self) -> None:
+        value = dict(enumerate([-1.9, np.nan, np.inf, -np.inf, 1e30]))
+        got = of_map("CastMap", "map(int64,tensor(float))", value, cast_to="TO_INT64")
+        same(got, np.array([[-1, 0, 2**63 - 1, -(2**63), 2**63 - 1]]))
+
     def test_strings(self) -> None:
         text = "map(int64,tensor(string))"
         same(of_map("CastMap", text, {1: "2.5", 0: "-1"}), floats([-1, 2.5]))
