@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from onemodel import types
-from tests.oracle.draw import Case, bits, integer_range, kind
+from tests.oracle.draw import Case, bits, code, integer_range, kind
 from tests.oracle.known import exact, place
 from tests.oracle.peer import ask
 
@@ -333,6 +333,30 @@ def _col2im(case: Case, theirs: list[Any] | None) -> list[Any]:
             where = tuple(a * s + t * dil for a, s, t, dil in zip(at, strides, tap, dilations, strict=True))
             out[(..., *where)] += columns[(..., *tap, *at)]
     return [out[(..., *(slice(pads[i], padded[i] - pads[i + rank]) for i in range(rank)))]]
+
+
+@place(
+    "QuantizeLinear",
+    when=lambda case: case.inputs[1].dtype == np.float16,
+    why="divides halves in float32 and rounds that to a whole number; the quotient is a half first",
+)
+def _half_quotient(case: Case, theirs: list[Any] | None) -> list[Any]:
+    x, scale, *point = case.inputs
+    axis, block = case.attributes.get("axis", 1), case.attributes.get("block_size", 0)
+
+    def spread(values: Any) -> Any:
+        if values.size == 1:
+            return values.reshape(())
+        if block:
+            return np.repeat(values, block, axis)[tuple(map(slice, x.shape))]
+        return values.reshape([-1 if i == axis % x.ndim else 1 for i in range(x.ndim)])
+
+    chosen = case.attributes.get("output_dtype", code(np.uint8))
+    dtype = point[0].dtype if point else types.dtype_of(types.tensor(chosen))
+    whole = np.rint((x / spread(scale)).astype(np.float64))
+    return [
+        np.clip(whole + (spread(point[0]).astype(int) if point else 0), *integer_range(dtype)).astype(int).astype(dtype)
+    ]
 
 
 @place(
