@@ -31,10 +31,10 @@ def feature_vectorizer(*x, inputdimensions=None, xp):
         raise ValueError(f"inputs of the shapes {[part.shape for part in x]} must be matrices or vectors")
     parts = [xp.reshape(part, (1, -1)) if part.ndim == 1 else part for part in x]
     sizes = [part.shape[1] for part in parts] if inputdimensions is None else inputdimensions
-    if len(sizes) != len(parts) or len({part.shape[0] for part in parts}) != 1:
+    if len(sizes) != len(parts) or min(sizes) < 0 or len({part.shape[0] for part in parts}) != 1:
         raise ValueError(
-            f"there are {len(sizes)} inputdimensions for inputs of the shapes {[part.shape for part in x]}, which must "
-            "have as many rows as each other"
+            f"inputdimensions {list(sizes)} must be one number from 0 on for each of the inputs of the shapes "
+            f"{[part.shape for part in x]}, which must have as many rows as each other"
         )
     columns = []
     for part, size in zip(parts, sizes, strict=True):

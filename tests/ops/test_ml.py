@@ -56,7 +56,8 @@ class TestFeatureVectorizer:
 
     def test_bad_input(self) -> None:
         refused("as many rows", "FeatureVectorizer", floats([1], [2]), floats([3]), inputdimensions=[1, 1])
-        refused("1 inputdimensions", "FeatureVectorizer", floats([1]), floats([3]), inputdimensions=[1])
+        refused("one number from 0 on", "FeatureVectorizer", floats([1]), floats([3]), inputdimensions=[1])
+        refused("one number from 0 on", "FeatureVectorizer", floats([1, 2]), inputdimensions=[-1])
         refused("matrices or vectors", "FeatureVectorizer", floats([[1]]), inputdimensions=[1])
 
 
