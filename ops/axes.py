@@ -31,11 +31,15 @@ def one_number(values: Any, name: str, kind: Callable[[Any], T]) -> T:
     """The number of a host input that is a scalar or of shape (1,), or a Python number itself.
 
     Raises:
-        ValueError: there are none or several, or they stand in more than one dimension.
+        ValueError: there are none or several, they stand in more than one dimension, or ``kind`` has no such number.
     """
     if getattr(values, "shape", ()) not in ((), (1,)):
         raise ValueError(f"{name} of shape {values.shape} must be one number")
-    return kind(values[0] if getattr(values, "ndim", 0) else values)
+    value = values[0] if getattr(values, "ndim", 0) else values
+    try:
+        return kind(value)
+    except (OverflowError, ValueError):
+        raise ValueError(f"{name} is {value}; it must be a finite number") from None
 
 
 def one_axis(axis: int, rank: int) -> int:

@@ -177,6 +177,11 @@ def roi_align(
         raise ValueError(
             f"coordinate_transformation_mode {coordinate_transformation_mode!r} or mode {mode!r} is not one of ONNX's"
         )
+    if output_height < 1 or output_width < 1 or sampling_ratio < 0:
+        raise ValueError(
+            f"output_height {output_height} and output_width {output_width} must be 1 or more, and sampling_ratio "
+            f"{sampling_ratio} 0 or more"
+        )
     regions, images = _regions(x, rois, batch_indices)
     bins, code = (output_height, output_width), xp.onnx_code(x.dtype)
     x = xp.convert(x, _inside_type(code))
@@ -211,7 +216,16 @@ def _regions(x, rois, batch_indices):
             f"X, rois and batch_indices have shapes {x.shape}, {rois.shape} and {batch_indices.shape}; "
             "they must be (N, C, H, W), (number, 4) and (number,)"
         )
-    return [[float(value) for value in row] for row in rois], _images(x, batch_indices)
+    return _corners(rois), _images(x, batch_indices)
+
+
+def _corners(rois):
+    """The rows of the host input ``rois`` as Python numbers."""
+    rows = [[float(value) for value in row] for row in rois]
+    for row in rows:
+        if not all(map(math.isfinite, row)):
+            raise ValueError(f"rois hold {row}; a region needs finite numbers")
+    return rows
 
 
 def _images(x, indices):
@@ -247,7 +261,7 @@ def _pooled(x, images, spans, bins, samples, mode, xp):
     total = xp.zeros((channels, count, *bins), dtype=x.dtype)
     if 0 in samples or 0 in sizes:
         return xp.permute_dims(total, (1, 0, 2, 3))
-    flat = xp.reshape(xp.permute_dims(x, (1, 0, 2, 3)), (channels, -1))
+    flat = xp.reshape(xp.permute_dims(x, (1, 0, 2, 3)), (channels, x.shape[0] * math.prod(sizes)))
     base = xp.reshape(xp.as_index([i * math.prod(sizes) for i in images]), (count, 1, 1))
     axes = [[_neighbours(spans, axis, k, bins, samples, sizes, x, xp) for k in range(samples[axis])] for axis in (0, 1)]
     first = True
@@ -309,10 +323,10 @@ def max_roi_pool(X, rois, /, *, pooled_shape, spatial_scale=1.0, xp):
             f"X, rois and pooled_shape are {X.shape}, {rois.shape} and {list(pooled_shape)}; "
             "they must be (N, C, H, W), (number, 5) and two sizes"
         )
-    images = _images(X, [row[0] for row in rois])
+    regions = _corners(rois)
     pooled = []
-    for image, region in zip(images, rois, strict=True):
-        x1, y1, x2, y2 = (_round_away(float(value) * spatial_scale) for value in region[1:])
+    for image, region in zip(_images(X, [row[0] for row in regions]), regions, strict=True):
+        x1, y1, x2, y2 = (_round_away(value * spatial_scale) for value in region[1:])
         part = X[image, ...]
         for axis, (start, end) in ((1, (y1, y2)), (2, (x1, x2))):
             part = _maxima(part, axis, start, max(end - start + 1, 1), pooled_shape[axis - 1], xp)

@@ -196,6 +196,8 @@ def test_one_hot_refuses() -> None:
     refused("[off_value, on_value]", "OneHot", ints(1), np.array(3), ints(1, 2, 3), error=onemodel.OneModelError)
     refused("axis 2 is not in [-2, 1]", "OneHot", ints(1), np.array(3), ints(0, 1), axis=2)
     refused("depth -1 is negative", "OneHot", ints(1), np.array(-1), ints(0, 1))
+    for depth in (np.nan, np.inf):
+        refused(f"depth is {depth}; it must be a finite number", "OneHot", ints(1), np.array(depth), ints(0, 1))
     refused(
         "depth of shape (2,) must be one number",
         "OneHot",

@@ -237,6 +237,14 @@ class TestRoiAlign:
         refused("must be (N, C, H, W)", "RoiAlign", self.x, self.rois, self.images[:3])
         refused("must lie in 0 to 1", "RoiAlign", self.x, self.rois, self.images + 1)
         refused("mode 'sum'", "RoiAlign", self.x, self.rois, self.images, mode="sum")
+        for options in ({"output_height": 0}, {"output_width": -1}, {"sampling_ratio": -1}):
+            refused("must be 1 or more", "RoiAlign", self.x, self.rois, self.images, **options)
+        for value in (np.nan, np.inf):
+            refused("a region needs finite numbers", "RoiAlign", self.x, self.rois + f32(value), self.images)
+
+    def test_without_channels(self) -> None:
+        want = np.zeros((len(self.rois), 0, 2, 1), np.float32)
+        check(want, "RoiAlign", self.x[:, :0], self.rois, self.images, output_height=2)
 
 
 class TestMaxRoiPool:
@@ -258,6 +266,8 @@ class TestMaxRoiPool:
         x = np.zeros((1, 1, 4, 4), np.float32)
         refused("they must be", "MaxRoiPool", x, np.zeros((1, 4), np.float32), pooled_shape=[2, 2])
         refused("must lie in 0 to 0", "MaxRoiPool", x, f32([[1, 0, 0, 1, 1]]), pooled_shape=[2, 2])
+        for region in ([np.nan, 0, 0, 1, 1], [0, 0, np.inf, 1, 1]):
+            refused("a region needs finite numbers", "MaxRoiPool", x, f32([region]), pooled_shape=[2, 2])
 
 
 class TestNonMaxSuppression:
