@@ -48,14 +48,22 @@ def batch_normalization_by_flag(x, scale, b, mean, var, /, *, epsilon=1e-5, is_t
     return _trained(x, scale, b, mean, var, epsilon, momentum, xp, spatial)
 
 
-def _normalized(x, scale, b, mean, var, epsilon, xp, spatial=1):
-    """With given statistics: one number per channel, or per element of a sample where ``spatial`` is 0."""
+def _statistics_shape(x, arrays, spatial):
+    """The shape of scale, B, mean and var: one per channel, or one per element of a sample where ``spatial`` is 0."""
+    if x.ndim == 0:
+        raise ValueError("X is a scalar; it must have a batch axis")
     expected = x.shape[1:] if not spatial else x.shape[1:2] if x.ndim > 1 else (1,)
-    if any(array.shape != expected for array in (scale, b, mean, var)):
-        shapes = ", ".join(str(array.shape) for array in (scale, b, mean, var))
+    if any(array.shape != expected for array in arrays):
+        shapes = ", ".join(str(array.shape) for array in arrays)
         raise ValueError(
             f"scale, B, mean and var must have the shape {expected} for X of shape {x.shape}, not {shapes}"
         )
+    return expected
+
+
+def _normalized(x, scale, b, mean, var, epsilon, xp, spatial=1):
+    """With given statistics."""
+    expected = _statistics_shape(x, (scale, b, mean, var), spatial)
     dtype = xp.result_type(x, scale, b, mean, var)
     shape = (*[1] * (x.ndim > 1), *expected, *[1] * (max(x.ndim, 1) - 1 - len(expected)))
     wide, scale, b, mean, var = (xp.astype(array, dtype, copy=False) for array in (x, scale, b, mean, var))
@@ -66,10 +74,10 @@ def _normalized(x, scale, b, mean, var, epsilon, xp, spatial=1):
 
 def _trained(x, scale, b, mean, var, epsilon, momentum, xp, spatial=1):
     """Y by the batch's statistics, the running mean and variance moved towards them, and the statistics themselves."""
+    shape = _statistics_shape(x, (scale, b, mean, var), spatial)
     axes = (0,) if x.ndim == 1 or not spatial else (0, *range(2, x.ndim))
     batch_mean = xp.mean(x, axis=axes, keepdims=True)
     off = x - batch_mean
-    shape = mean.shape
     batch_var = xp.reshape(xp.mean(off * off, axis=axes), shape)
     batch_mean = xp.reshape(batch_mean, shape)
     y = _normalized(x, scale, b, batch_mean, batch_var, epsilon, xp, spatial)

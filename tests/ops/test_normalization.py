@@ -93,7 +93,13 @@ class TestBatchNormalization:
 
     @pytest.mark.parametrize(
         ("shape", "channels", "options"),
-        [((2, 3, 4), 2, {}), ((2,), 2, {}), ((2, 3, 4), 3, {"spatial": 0, "opset": 7})],
+        [
+            ((2, 3, 4), 2, {}),
+            ((2, 3, 4), 2, {"training_mode": 1, "outputs": 3}),
+            ((2,), 2, {}),
+            ((2, 3, 4), 3, {"spatial": 0, "opset": 7}),
+            ((2, 3, 4), 3, {"spatial": 0, "opset": 7, "outputs": 5}),
+        ],
     )
     def test_wrong_statistics_are_refused(self, shape: tuple[int, ...], channels: int, options: dict[str, Any]) -> None:
         refused(
@@ -103,6 +109,10 @@ class TestBatchNormalization:
             *statistics(RNG, channels),
             **options,
         )
+
+    @pytest.mark.parametrize("options", [{}, {"training_mode": 1, "outputs": 3}, {"spatial": 0, "opset": 7}])
+    def test_a_scalar_is_refused(self, options: dict[str, Any]) -> None:
+        refused("X is a scalar", "BatchNormalization", f32(1), *statistics(RNG, 1), **options)
 
     def test_outputs_of_training_need_training_mode(self) -> None:
         refused("training_mode 1 only", "BatchNormalization", f32([[[1]]]), *statistics(RNG, 1), outputs=3)
