@@ -134,9 +134,11 @@ def _classes(indices, depth, xp):
     count = one_number(depth, "depth", int)
     if count < 0:
         raise ValueError(f"depth {count} is negative")
-    classes = xp.convert(indices, 7)
+    classes, nowhere = xp.convert(indices, 7), xp.asarray(count, dtype=xp.int64)
     if indices.dtype == xp.uint64:
-        classes = xp.where(classes < 0, xp.asarray(count, dtype=xp.int64), classes)
+        classes = xp.where(classes < 0, nowhere, classes)
+    if xp.isdtype(indices.dtype, "real floating"):
+        classes = xp.where(xp.isnan(indices), nowhere, classes)
     return classes, count
 
 

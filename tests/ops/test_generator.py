@@ -180,6 +180,7 @@ def test_one_hot_out_of_range_is_all_off() -> None:
     want = np.array([[0, 0], [0, 0], [1, 0], [0, 1], [0, 0]])
     check(want, "OneHot", ints(-3, 2, -2, -1, 9), np.array(2), values)
     check(want, "OneHot", np.array([7, 2, 0, 1, 2**64 - 1], np.uint64), np.array(2), values)
+    check(want, "OneHot", np.array([np.nan, np.inf, 0, 1, -np.inf]), np.array(2), values)
     before = np.array([[0, 0], [0, 0], [0, 0], [1, 0], [0, 1]])
     check(before, "OneHot", ints(-2, -1, 2, 0, 1), np.array(2), values, opset=9)
 
