@@ -75,10 +75,12 @@ def cast_map(x, /, *, cast_to="TO_FLOAT", map_form="DENSE", max_map=1, xp):
     if cast_to == "TO_STRING":
         return text([_decimal(x[key]) if key in x else "0.f" for key in keys], (1, -1))
     value_type, parse = _CASTS[cast_to]
-    code, values = code_of(value_type), [x.get(key, 0) for key in keys]
-    if any(isinstance(value, str) for value in values):
-        return xp.reshape(xp.asarray([parse(value) for value in values], dtype=xp.onnx_dtype(code)), (1, -1))
-    return xp.convert(xp.reshape(xp.asarray([float(value) for value in values], dtype=xp.float32), (1, -1)), code)
+    code = code_of(value_type)
+    if any(isinstance(x[key], str) for key in x):
+        values = [parse(x[key]) if key in x else 0 for key in keys]
+        return xp.reshape(xp.asarray(values, dtype=xp.onnx_dtype(code)), (1, -1))
+    values = [float(x[key]) if key in x else 0.0 for key in keys]
+    return xp.convert(xp.reshape(xp.asarray(values, dtype=xp.float32), (1, -1)), code)
 
 
 @operator(
