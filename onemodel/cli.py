@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onemodel import __version__
-from onemodel.cli_options import reads_model, sizes, specs, written
+from onemodel.cli_options import in_options, reads_model, sizes, specs, written
 from onemodel.errors import OneModelError
 
 if TYPE_CHECKING:
@@ -52,8 +53,7 @@ def _show_error(error: BaseException) -> None:
     elif isinstance(error, OSError) and error.strerror:
         message = f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
     else:
-        # The errors speak of Session's arguments.
-        message = str(error).replace('mode="fast"', "--mode fast").replace("Session(seed=...)", "--seed")
+        message = in_options(str(error))
     out = console(errors=True)
     for line in f"error: {message}".splitlines():
         out.print(Text(safe(line, out.encoding), style="red"), soft_wrap=True)
@@ -293,13 +293,13 @@ def verify(
     The exact revision comes first, then the model, its external data, the inputs, and last the outputs. The exit code
     is 1 where something differs.
     """
-    from onemodel.record import compare
+    from onemodel.record import NOT_GIVEN, NOT_RECORDED, compare
     from onemodel.terminal import console, safe, table
 
     with _busy("running the model"):
         found = list(compare(record, model=model, folder=folder, backend=backend, threads=threads, operators=operators))
     out = console()
-    rows = [[part.what, "same" if part.same else "differs", _short(part.recorded), _short(part.here)] for part in found]
+    rows = [[part.what, "same" if part.same else "differs", *_short(part.recorded, part.here)] for part in found]
     out.print(table(out, "", ("what", "", "recorded", "here"), rows))
     out.print()
     different = [part for part in found if not part.same]
@@ -311,20 +311,26 @@ def verify(
         hint = "; outputs of two revisions may differ, so record the run anew or verify with the version that wrote it"
     elif not first.startswith("output") and first != "digest":
         hint = "; nothing was run"
+    if first.startswith("operators"):
+        if different[0].here == NOT_GIVEN:
+            hint += "; pass the file with --operators"
+        elif different[0].recorded == NOT_RECORDED:
+            hint += "; the recorded run had no such file, so verify without it"
     out.print(safe(f"Differs first: {first}{hint}.", out.encoding))
     click.get_current_context().exit(1)
 
 
-def _short(text: str) -> str:
-    """A hash by its first digits, what stands before it whole."""
-    before, _, last = text.rpartition(" ")
-    return f"{before} {last[:16]}".strip()
+def _short(*texts: str) -> Sequence[str]:
+    """Texts with each hash by its first digits; whole where different ones would look the same."""
+    short = [re.sub("([0-9a-f]{16})[0-9a-f]{48}", r"\1", text) for text in texts]
+    return short if len(set(short)) == len(set(texts)) else texts
 
 
-@_command("Say how exact mode computes each node.", "onemodel check model.onnx")
+@_command("Say how exact mode computes each node.", "onemodel check model.onnx", "onemodel check model.onnx --seed 5")
 @click.argument("model", type=_MODEL)
+@click.option("--seed", type=click.IntRange(0), help="Seed of nodes that draw without one of their own, as run's.")
 @reads_model
-def check(model: Path, folder: Path | None, operators: tuple[Path, ...]) -> None:
+def check(model: Path, seed: int | None, folder: Path | None, operators: tuple[Path, ...]) -> None:
     """Say of each node of MODEL whether exact mode computes it, and how or why not.
 
     Nodes of subgraphs and of functions are listed too. The exit code is 1 where a node is refused.
@@ -334,14 +340,14 @@ def check(model: Path, folder: Path | None, operators: tuple[Path, ...]) -> None
 
     out = console()
     with _busy("planning"):
-        nodes = checked(load(model, folder))
+        nodes = checked(load(model, folder), seed)
     rows = [
         [
             place(node.info),
             f"{node.info.domain or 'ai.onnx'}::{node.info.op_type}",
             node.info.opset,
             "no" if node.info.reason else "yes",
-            node.info.reason or node.method,
+            in_options(node.info.reason) or node.method,
         ]
         for node in nodes
     ]
@@ -359,6 +365,7 @@ def check(model: Path, folder: Path | None, operators: tuple[Path, ...]) -> None
 @reads_model
 def info(model: Path, folder: Path | None, operators: tuple[Path, ...]) -> None:
     """Show the inputs, outputs and operators of MODEL, and what OneModel cannot run of it."""
+    from onemodel.drawing import UNSEEDED
     from onemodel.summary import load, refusals, summarize
     from onemodel.terminal import console
 
@@ -376,7 +383,8 @@ def info(model: Path, folder: Path | None, operators: tuple[Path, ...]) -> None:
         out.print("The model does not run. See 'onemodel ops' for what does.")
     elif exact:
         _show_refusals(out, "refused by exact mode", exact)
-        out.print("The model runs with --mode fast.")
+        seeded = all(refusal.reason == UNSEEDED for refusal in exact)
+        out.print(f"The model runs with --mode fast{', and in exact mode with --seed' * seeded}.")
     else:
         out.print("The model runs in both modes, exact and fast.")
 
@@ -409,7 +417,7 @@ def _show_summary(out: Console, path: Path, summary: Any) -> None:
 def _show_refusals(out: Console, title: str, found: list[Refusal]) -> None:
     from onemodel.terminal import table
 
-    rows = [[refusal.operator, refusal.opset, refusal.count, refusal.reason, refusal.first] for refusal in found]
+    rows = [[part.operator, part.opset, part.count, in_options(part.reason), part.first] for part in found]
     out.print(table(out, title, ("operator", ">opset", ">nodes", "reason", "first node"), rows))
     out.print()
 

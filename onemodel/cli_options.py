@@ -13,6 +13,23 @@ if TYPE_CHECKING:
     from onemodel.feeds import Spec
 
 
+_OPTIONS = {
+    'mode="fast"': "--mode fast",
+    "Session(seed=...)": "--seed",
+    "pass folder= (the folder it lies in) or external_data= (a mapping from location to bytes)": (
+        "pass --folder (the folder it lies in)"
+    ),
+}
+"""Options of the command line, by what messages call them, which speak of Session's arguments."""
+
+
+def in_options(message: str) -> str:
+    """A message that names the command line's options in place of Session's arguments."""
+    for argument, option in _OPTIONS.items():
+        message = message.replace(argument, option)
+    return message
+
+
 def sizes(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, int]:
     found = {}
     for text in texts:

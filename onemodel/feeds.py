@@ -18,6 +18,7 @@ from onemodel.errors import InputError
 Shape = Sequence[int | str | None]
 
 _MOST_ELEMENTS = 2**40
+_VALUES = "A value is FILE.npy, FILE.npz, FILE.npz:KEY, random, random:2x3 or none"
 _RANDOM = re.compile(r"random(?::(?P<dims>scalar|\d+(?:x\d+)*))?")
 
 
@@ -86,7 +87,9 @@ def parse(text: str) -> Spec:
         raise ValueError(f"{text!r} has no key after ':'")
     path = Path(file + ".npz" if dot else value)
     if not equals and (dot or path.suffix != ".npz"):
-        raise ValueError(f"{text!r} says no input; write NAME={text}")
+        if dot or path.suffix == ".npy":
+            raise ValueError(f"{text!r} says no input; write NAME={text}")
+        raise ValueError(f"{text!r} is no NAME=VALUE; write {text}=VALUE if it is an input. {_VALUES}")
     return Spec(name or None, "file", path=path, key=key if dot else None)
 
 
@@ -155,6 +158,8 @@ def shape_text(shape: Shape | None) -> str:
 
 def _one(spec: Spec, target: Input, sizes: Mapping[str, int], seed: int) -> Feed:
     if spec.source == "file":
+        if spec.path.suffix not in (".npy", ".npz") and not spec.path.exists():
+            raise InputError(f"input {spec.name!r}: there is no file {str(spec.path)!r}. {_VALUES}")
         key = "" if spec.key is None else f":{spec.key}"
         return Feed(arrayfile.read(spec.path, target.name, target.type, spec.key), f"{spec.path}{key}")
     if spec.source == "none":

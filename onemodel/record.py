@@ -20,6 +20,9 @@ from onemodel.session import Session
 from onemodel.terminal import shape_of, type_of
 
 FORMAT = 1
+NOT_GIVEN, NOT_RECORDED = "not given", "not recorded"
+"""What a comparison shows in place of a hash: a recorded file of operators is not given, something is not recorded."""
+
 _EMPTY: Mapping[str, Any] = {"empty optional": None, "seq()": []}
 """Values that an ``.npz`` file has no key for, by the name of their type."""
 
@@ -88,7 +91,7 @@ def write(
             "sha256": _file_hash(model),
             "external_data": session.external_hashes(),
         },
-        "operators": {file.name: _file_hash(file) for file in operators},
+        "operators": _operator_hashes(operators),
         "seed": session.config.seed,
         "inputs": described,
         "outputs": _described(outputs),
@@ -113,7 +116,7 @@ def compare(
         model: the model, where it does not lie where the record says.
         folder: where its external data lies; by default beside it.
         backend, threads: how to run it now; neither changes a bit.
-        operators: Python files that define operators of the model, and that have been run.
+        operators: Python files that define operators of the model, and that have been run; their names do not count.
 
     Yields:
         revision, model, operators, external data, inputs, outputs and the digest of all outputs, in this order. Nothing
@@ -128,14 +131,11 @@ def compare(
     here = path.parent / record["model"]["path"] if model is None else model
     if not here.exists():
         raise InputError(f"the model of {path} is not at {here}; pass --model, or model=")
-    files = {file.name: _file_hash(file) for file in operators}
+    files = [(file.name, _file_hash(file)) for file in operators]
     for found in (
         Comparison("exact revision", str(record["exact_revision"]), str(EXACT_REVISION)),
         Comparison("model", record["model"]["sha256"], _file_hash(here)),
-        *(
-            Comparison(f"operators {name!r}", known, files.get(name, "not given"))
-            for name, known in record["operators"].items()
-        ),
+        *_compared_operators(record["operators"], files),
     ):
         yield found
         if not found.same:
@@ -164,10 +164,28 @@ def compare(
         known = record["outputs"].get(name)
         yield Comparison(
             f"output {name!r}",
-            "not recorded" if known is None else _text(known),
+            NOT_RECORDED if known is None else _text(known),
             _text(outputs[name]) if name in outputs else "not there",
         )
     yield Comparison("digest", record["digest"], session.digest(made))
+
+
+def _operator_hashes(files: Sequence[Path]) -> dict[str, str]:
+    """SHA-256 by name; by path where another file has the name."""
+    found: dict[str, str] = {}
+    for file in files:
+        found[file.name if file.name not in found else file.as_posix()] = _file_hash(file)
+    return found
+
+
+def _compared_operators(recorded: Mapping[str, str], files: Sequence[tuple[str, str]]) -> Iterator[Comparison]:
+    """Recorded files, found again by their content, beside those given, with their names; then those not recorded."""
+    hashes, names = {content for _, content in files}, dict(files)
+    for name, known in recorded.items():
+        yield Comparison(f"operators {name!r}", known, known if known in hashes else names.get(name, NOT_GIVEN))
+    for name, content in files:
+        if content not in recorded.values():
+            yield Comparison(f"operators {name!r}", NOT_RECORDED, content)
 
 
 def _way(folder: Path, model: Path) -> str:

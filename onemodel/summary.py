@@ -114,9 +114,10 @@ def refusals(loaded: loader.LoadedModel, mode: str) -> list[Refusal]:
     return []
 
 
-def checked(loaded: loader.LoadedModel) -> list[CheckedNode]:
-    """Every node of a model, and whether and how exact mode on NumPy computes it."""
-    return Planner(loaded.model, loaded.opset_imports, SessionConfig(), get_backend("numpy", None), "exact").checked()
+def checked(loaded: loader.LoadedModel, seed: int | None) -> list[CheckedNode]:
+    """Every node of a model, and whether and how exact mode on NumPy computes it in a session of this seed."""
+    config, backend = SessionConfig(seed=seed), get_backend("numpy", None)
+    return Planner(loaded.model, loaded.opset_imports, config, backend, "exact").checked()
 
 
 def load(path: Path, folder: Path | None) -> loader.LoadedModel:

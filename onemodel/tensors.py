@@ -215,6 +215,9 @@ def _read(tensor: TensorProto, external: ExternalData) -> NDArray[Any]:
     return (external.open(value) if isinstance(value, ir.ExternalTensor) else value).numpy()
 
 
+_ELSEWHERE = "pass folder= (the folder it lies in) or external_data= (a mapping from location to bytes)"
+
+
 class ExternalData:
     """Where the data outside a model lies: buffers by location, and a folder for what is not among them.
 
@@ -271,10 +274,7 @@ class ExternalData:
         if location in self.buffers:
             return self.buffers[location]
         if self.folder is None:
-            raise ModelError(
-                f"{label} lies outside the model, at {location!r}: pass folder= (the folder it lies in) or "
-                "external_data= (a mapping from location to bytes)"
-            )
+            raise ModelError(f"{label} lies outside the model, at {location!r}: {_ELSEWHERE}")
         if location not in self._files:
             try:
                 self._files[location] = _map(self.folder, _parts(location))
@@ -284,8 +284,8 @@ class ExternalData:
                     reason = "it is a symbolic link"
                 raise ModelError(
                     f"{label} lies at {location!r}, which cannot be opened in the folder {self.folder!r}: {reason}; "
-                    "it must be a regular file inside that folder, without symbolic or hard links; other data can be "
-                    "passed as external_data="
+                    f"it must be a regular file inside that folder, without symbolic or hard links; copy it there, or "
+                    f"{_ELSEWHERE}"
                 ) from error
         return self._files[location]
 

@@ -222,6 +222,25 @@ def test_check_tells_why_a_node_is_refused(tmp_path: Path) -> None:
     assert result.stderr == ""
 
 
+def test_check_and_info_name_the_seed_that_lets_a_node_draw(tmp_path: Path) -> None:
+    model = save(
+        tmp_path / "m.onnx",
+        [helper.make_node("RandomNormal", [], ["y"], "draw", shape=[3])],
+        [],
+        [("y", TensorProto.FLOAT, [3])],
+    )
+    result = run("check", model)
+    assert result.exit_code == 1
+    assert "the node's attribute or --seed gives one" in result.output
+    result = run("check", model, "--seed", 5)
+    assert result.exit_code == 0, result.output
+    assert "All 1 nodes are exact" in result.output
+    result = run("info", model)
+    assert "the node's attribute or --seed gives one" in result.output
+    assert result.output.endswith("The model runs with --mode fast, and in exact mode with --seed.\n")
+    assert run("run", model, "--seed", 5).exit_code == 0
+
+
 # ops
 
 

@@ -58,6 +58,7 @@ def test_specs_that_are_understood(text: str, spec: Spec) -> None:
         ("x=a.npz:", "'x=a.npz:' has no key after ':'"),
         ("a.npy", "'a.npy' says no input; write NAME=a.npy"),
         ("a.npz:y", "'a.npz:y' says no input; write NAME=a.npz:y"),
+        ("x", "'x' is no NAME=VALUE; write x=VALUE if it is an input. A value is FILE.npy, FILE.npz, FILE.npz:KEY, "),
     ],
 )
 def test_specs_that_are_not(text: str, message: str) -> None:
@@ -166,6 +167,7 @@ def test_initializers_are_fed_only_when_named() -> None:
         ([], {}, "no value for 2 inputs, among them 'image'; give -i image=FILE.npy"),
         (["pixels=random"], {}, r"the model has no input 'pixels'; its inputs: image tensor\(float\) .*; ids "),
         (["ids=random", "ids=random"], {}, "input 'ids' is given twice"),
+        (["ids=5"], {}, "input 'ids': there is no file '5'. A value is FILE.npy, FILE.npz, FILE.npz:KEY, random, "),
         (["random"], {"width": 3}, "the model has no symbolic dimension 'width'; it has 'batch', 'length', 'size'"),
     ],
 )

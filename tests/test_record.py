@@ -120,7 +120,7 @@ def test_external_data_in_another_folder(net: Path, record: Path, tmp_path: Path
     (tmp_path / "weights.bin").rename(elsewhere / "weights.bin")
     commands = (["run", net, "-i", "random", "--digest"], ["verify", record], ["check", net], ["info", net])
     for command in commands:
-        fails(run(*command), "weights.bin")
+        fails(run(*command), "copy it there, or pass --folder (the folder it lies in)\n")
         assert run(*command, "--folder", elsewhere).exit_code == 0
     assert run(*commands[0], "--folder", elsewhere).stdout == line
     fails(run(*commands[0], "--folder", tmp_path / "none"), "does not exist", code=2)
@@ -188,6 +188,16 @@ def test_the_digest_differs(record: Path) -> None:
     _differs(record, "digest", "Differs first: digest.")
 
 
+def test_hashes_that_differ_look_different(record: Path) -> None:
+    known = json.loads(record.read_text())["digest"]
+    (row,) = [line for line in run("verify", record).output.splitlines() if line.startswith("digest")]
+    assert row.split() == ["digest", "same", known[:24], known[:24]]
+    edited = known[:-1] + ("1" if known[-1] == "0" else "0")
+    _change(record, lambda content: content.update(digest=edited))
+    (row,) = [line for line in run("verify", record).output.splitlines() if line.startswith("digest")]
+    assert row.split() == ["digest", "differs", edited, known]
+
+
 def test_the_seed_is_recorded(tmp_path: Path) -> None:
     model, path = tmp_path / "draw.onnx", tmp_path / "run.json"
     onnx.save(graph_model([node("RandomNormal", [], ["y"], shape=[4])], [], ["y"]), model)
@@ -219,9 +229,40 @@ def test_operators_of_ones_own(tmp_path: Path) -> None:
     result = run("run", model, "-i", "random", "--operators", own, "--record", path)
     assert result.exit_code == 0, result.output
     assert ["operators 'own.py'", "same"] in _rows(run("verify", path, "--operators", own).output)
-    _differs(path, "operators 'own.py'", "Differs first: operators 'own.py'; nothing was run.")
+    _differs(path, "operators 'own.py'", "operators 'own.py'; nothing was run; pass the file with --operators.")
+    copy, more = tmp_path / "copy.py", tmp_path / "more.py"
+    copy.write_text(OWN)
+    more.write_text(OWN.replace("x + x", "x * 3"))
+    assert ["operators 'own.py'", "same"] in _rows(run("verify", path, "--operators", copy).output)
+    result = run("verify", path, "--operators", own, "--operators", more)
+    assert result.exit_code == 1
+    assert _rows(result.output)[-2:] == [["operators 'own.py'", "same"], ["operators 'more.py'", "differs"]]
+    assert (
+        "operators 'more.py'; nothing was run; the recorded run had no such file, so verify without it."
+        in result.output
+    )
+    own.write_text(OWN + "\n")
+    result = run("verify", path, "--operators", own)
+    assert result.exit_code == 1
+    assert result.output.endswith("Differs first: operators 'own.py'; nothing was run.\n")
     own.write_text(OWN + "1 / 0\n")
     fails(run("check", model, "--operators", own), "own.py' cannot be run: ZeroDivisionError", code=2)
+
+
+@pytest.mark.usefixtures("registry_restored")
+def test_operators_in_two_files_of_one_name(tmp_path: Path) -> None:
+    model, path = tmp_path / "own.onnx", tmp_path / "run.json"
+    options: list[object] = []
+    for folder, name in (("a", "Twice"), ("b", "Again")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "own.py").write_text(OWN.replace("Twice", name))
+        options += ["--operators", tmp_path / folder / "own.py"]
+    nodes = [node("Twice", ["x"], ["y"], domain="test.record"), node("Again", ["y"], ["z"], domain="test.record")]
+    onnx.save(graph_model(nodes, [("x", "tensor(float)", [2])], ["z"], domains={"test.record": 1}), model)
+    assert run("run", model, "-i", "random", *options, "--record", path).exit_code == 0
+    assert len(json.loads(path.read_text())["operators"]) == 2
+    assert run("verify", path, *options).exit_code == 0
+    assert run("verify", path, *options[:2]).exit_code == 1
 
 
 def test_a_fast_run_is_not_recorded(net: Path, tmp_path: Path) -> None:
