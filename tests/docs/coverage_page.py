@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -76,7 +77,7 @@ def _gradient(rows: Iterable[coverage.Row]) -> str:
 
 
 def _line(row: coverage.Row) -> str:
-    schemas = _schemas(_DOMAINS.get(row.domain, row.domain), row.name)
+    schemas = _schemas(_DOMAINS.get(row.domain, row.domain), row)
     versions = ", ".join(str(schema.since_version) for schema in schemas)
     if row.deprecated is not None:
         versions += f" (until {row.deprecated - 1})"
@@ -85,21 +86,22 @@ def _line(row: coverage.Row) -> str:
     return f"| {row.name} | {versions} | {meanings} | {types} | {row.exact} |\n"
 
 
-def _schemas(domain: str, name: str) -> list[defs.OpSchema]:
-    """The versions that a model may have, oldest first."""
-    named = [schema for schema in defs.get_all_schemas_with_history() if (schema.domain, schema.name) == (domain, name)]
-    every = sorted((s for s in named if not s.deprecated), key=lambda schema: schema.since_version)
+def _schemas(domain: str, row: coverage.Row) -> list[defs.OpSchema]:
+    """The versions that a model may have, oldest first: deprecated ones too, if they only gave way to a later one."""
+    named = [s for s in defs.get_all_schemas_with_history() if (s.domain, s.name) == (domain, row.name)]
+    having = [schema for schema in named if not schema.deprecated or schema.since_version in row.opsets]
+    every = sorted(having, key=lambda schema: schema.since_version)
     oldest = 6 if domain == "" else 1
     first = max((i for i, schema in enumerate(every) if schema.since_version <= oldest), default=0)
     return every[first:]
 
 
 def _types(schema: defs.OpSchema) -> str:
-    """The element types of all inputs (of the outputs where there are none), in groups where a group is whole."""
+    """The element types of all inputs (of the outputs where there are none), in groups where these are whole; maps."""
     allowed = {constraint.type_param_str: constraint.allowed_type_strs for constraint in schema.type_constraints}
     formals = schema.inputs or schema.outputs
     names = {text for formal in formals for text in allowed.get(formal.type_str, [formal.type_str])}
-    elements = {name[name.rindex("(") + 1 :].rstrip(")") for name in names}
+    elements = {match[0] for name in names if (match := re.search(r"map\(.*?\)|\w+(?=\)*$)", name))}
     found = []
     for group, members in _GROUPS.items():
         if elements.issuperset(members):

@@ -19,3 +19,10 @@ def test_notes_are_about_operators_of_onnx() -> None:
     names = {schema.name for schema in defs.get_all_schemas_with_history()} | {"Subgraphs"}
     strange = [name for name in coverage_page.notes_by_operator() if not fnmatch.filter(names, name.replace("?", "?*"))]
     assert strange == []
+
+
+def test_maps_are_whole_and_replaced_versions_are_there() -> None:
+    lines = coverage_page.page().splitlines()
+    assert "| CastMap | 1 | 1 | map(int64, float), map(int64, string) | yes |" in lines
+    assert "| GroupNormalization | 18, 21 | 18, 21 | floats | yes |" in lines
+    assert any(line.startswith("| Upsample | 1, 7, 9 (until 9) |") for line in lines)
