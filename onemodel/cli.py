@@ -366,7 +366,7 @@ def check(model: Path, seed: int | None, folder: Path | None, operators: tuple[P
 def info(model: Path, folder: Path | None, operators: tuple[Path, ...]) -> None:
     """Show the inputs, outputs and operators of MODEL, and what OneModel cannot run of it."""
     from onemodel.drawing import UNSEEDED
-    from onemodel.summary import load, refusals, summarize
+    from onemodel.summary import load, refusals, summarize, uninstalled
     from onemodel.terminal import console
 
     out = console()
@@ -387,6 +387,8 @@ def info(model: Path, folder: Path | None, operators: tuple[Path, ...]) -> None:
         out.print(f"The model runs with --mode fast{', and in exact mode with --seed' * seeded}.")
     else:
         out.print("The model runs in both modes, exact and fast.")
+    if not fast and (missing := uninstalled(summary)):
+        out.print(f"{missing}.")
 
 
 def _show_summary(out: Console, path: Path, summary: Any) -> None:

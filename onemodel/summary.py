@@ -14,6 +14,7 @@ from onemodel import loader, types
 from onemodel.backends import get_backend
 from onemodel.config import SessionConfig
 from onemodel.errors import InexactOperatorError, UnsupportedOperatorError
+from onemodel.ops import image, registry
 from onemodel.plan import CheckedNode, Planner
 
 
@@ -112,6 +113,19 @@ def refusals(loaded: loader.LoadedModel, mode: str) -> list[Refusal]:
     except (UnsupportedOperatorError, InexactOperatorError) as error:
         return _grouped(error.nodes)
     return []
+
+
+def uninstalled(summary: Summary) -> str | None:
+    """What the model's operators need that is not installed, and how to install it; None where all is there."""
+    decoders = registry.table()["", "ImageDecoder"].values()
+    if ("ai.onnx", "ImageDecoder") in {(domain, name) for domain, name, _ in summary.operators} and any(
+        entry.built_in for entry in decoders
+    ):
+        try:
+            image.pillow()
+        except ImportError as error:
+            return str(error)
+    return None
 
 
 def checked(loaded: loader.LoadedModel, seed: int | None) -> list[CheckedNode]:

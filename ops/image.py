@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import numpy as np
 
@@ -24,20 +25,30 @@ def image_decoder(encoded_stream, /, *, pixel_format="RGB", xp):
         raise ValueError(f"pixel_format {pixel_format!r} is not RGB, BGR or Grayscale")
     if encoded_stream.ndim != 1:
         raise ValueError(f"encoded_stream of shape {encoded_stream.shape} must be one row of bytes")
+    library = pillow()
+    mode = _MODES[pixel_format]
+    try:
+        with library.open(io.BytesIO(encoded_stream.tobytes()), formats=_FORMATS) as image:
+            pixels = _pixels(image, mode)
+    except Exception:  # noqa: BLE001 - whatever the reason, the specification asks for an empty result
+        return xp.zeros((0, 0, len(mode)), dtype=xp.uint8)
+    pixels = pixels.reshape(*pixels.shape[:2], len(mode))
+    return xp.from_host(np.ascontiguousarray(pixels[..., ::-1] if pixel_format == "BGR" else pixels))
+
+
+def pillow() -> Any:
+    """Pillow's ``Image``.
+
+    Raises:
+        ImportError: Pillow is not installed.
+    """
     try:
         from PIL import Image
     except ImportError as error:
         raise ImportError(
             "ImageDecoder needs Pillow, which is not installed: pip install 'onemodel-runtime[image]'"
         ) from error
-    mode = _MODES[pixel_format]
-    try:
-        with Image.open(io.BytesIO(encoded_stream.tobytes()), formats=_FORMATS) as image:
-            pixels = _pixels(image, mode)
-    except Exception:  # noqa: BLE001 - whatever the reason, the specification asks for an empty result
-        return xp.zeros((0, 0, len(mode)), dtype=xp.uint8)
-    pixels = pixels.reshape(*pixels.shape[:2], len(mode))
-    return xp.from_host(np.ascontiguousarray(pixels[..., ::-1] if pixel_format == "BGR" else pixels))
+    return Image
 
 
 def _pixels(image, mode):

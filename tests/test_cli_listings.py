@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,20 @@ def test_info_of_a_model_that_runs_exactly(tmp_path: Path) -> None:
     result = run("info", model)
     assert result.exit_code == 0, result.output
     assert "The model runs in both modes, exact and fast." in result.output
+
+
+def test_info_tells_that_pillow_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = save(
+        tmp_path / "m.onnx",
+        [helper.make_node("ImageDecoder", ["bytes"], ["pixels"])],
+        [("bytes", TensorProto.UINT8, ["n"])],
+        [("pixels", TensorProto.UINT8, [None, None, 3])],
+    )
+    assert run("info", model).output.endswith("The model runs with --mode fast.\n")
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    lines = run("info", model).output.splitlines()
+    assert lines[-2] == "The model runs with --mode fast."
+    assert lines[-1].endswith("which is not installed: pip install 'onemodel-runtime[image]'.")
 
 
 # check
