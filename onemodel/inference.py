@@ -173,6 +173,8 @@ def declared_types(
             declared = list(entry.types(types, attributes))
         except ModelError:
             raise
+        except ValueError as error:
+            raise ModelError(f"{info}: {error}") from error
         except Exception as error:
             raise ModelError(f"{info}: the output types cannot be told: {type(error).__name__}: {error}") from error
     else:

@@ -22,6 +22,7 @@ from onemodel.errors import InexactOperatorError, LimitError, ModelError, Unsupp
 from onemodel.folding import Folder, frozen
 from onemodel.frames import Frame, Node, Scope, Subgraph, Value
 from onemodel.ops import registry
+from onemodel.ops.element import agree
 from onemodel.ops.gradient import FUNCTIONS as GRADIENT_OPERATORS
 from onemodel.ops.registry import Operator
 from onemodel.placement import live
@@ -204,7 +205,7 @@ class _Builder:
             self._node(node, scope, context if node in needed else dead)
         for value in graph.outputs:
             made = scope.find(value.name or "")
-            _check_declared(made, value)
+            _check_declared(made, value, "".join(f" in {part}" for part in reversed(context.path)))
             scope.frame.outputs.append(made)
 
     def _needed(self, graph: ir.Graph, extra: Sequence[str]) -> set[ir.Node]:
@@ -328,6 +329,8 @@ class _Builder:
                 how = "" if reason else exactness.method(entry, given)
                 self.checked.append(CheckedNode(replace(info, reason=reason or ""), how))
         step.outputs = self._bind_outputs(scope, node, inferred)
+        for made, output in zip(step.outputs if step.bodies else (), node.outputs, strict=False):
+            _check_declared(made, output, f" of {info}")
         constant = all(value.is_constant for value in step.needs) and not step.bodies and "rng" not in entry.extras
         if constant and context.live and not self.inexact and not self.unsupported:
             call = self.binder.bound(step, self.binder.host_xp, self.planner.host)
@@ -359,7 +362,13 @@ class _Builder:
                 f"{info}: the subgraph {name!r} has {len(graph.inputs)} inputs; this node gives it {len(types)}"
             )
         for i, value in enumerate(graph.inputs):
-            self._input(scope, value.name or "", (types[i] if types else None) or value_types.of_value(value))
+            given, declared = types[i] if types else None, value_types.of_value(value)
+            if not agree(given, declared):
+                raise ModelError(
+                    f"{info}: the input {value.name!r} of the subgraph {name!r} is declared {declared}, "
+                    f"but gets {given}; give both the same type"
+                )
+            self._input(scope, value.name or "", given or declared)
         inside = (*context.path, f"{name} of {info.op_type} {info.name or info.outputs[0]!r}")
         self._graph(graph, scope, replace(context, path=inside))
         outputs = tuple(
@@ -434,12 +443,11 @@ class _Builder:
             )
 
 
-def _check_declared(made: Value | None, output: ir.Value) -> None:
-    """Refuse a tensor type that the model declares for an output, and that its nodes do not make."""
+def _check_declared(made: Value | None, output: ir.Value, where: str) -> None:
+    """Refuse a type that the model declares for an output, and that its nodes do not make."""
     declared = value_types.of_value(output)
-    tensors = made is not None and value_types.is_tensor(made.type) and value_types.is_tensor(declared)
-    if made is not None and tensors and made.type != declared:
-        raise ModelError(f"the output {output.name!r} is declared {declared}, but its node makes {made.type}")
+    if made is not None and not agree(made.type, declared):
+        raise ModelError(f"the output {output.name!r}{where} is declared {declared}, but its node makes {made.type}")
 
 
 def _known(value: Value | None) -> Any:

@@ -8,17 +8,44 @@ from typing import Any
 import numpy as np
 
 from onemodel.ops.axes import integers, one_axis
-from onemodel.ops.element import code_of
+from onemodel.ops.element import agree, code_of
 from onemodel.ops.registry import operator
 
 
-def _either(first, second):
-    """The type of a value that comes from one branch or the other."""
-    if first == second or second is None:
-        return first
-    if first is None or second == f"optional({first})":
-        return second
-    return first if first == f"optional({second})" else None
+def _of_branches(types, attributes):
+    """The types of If's outputs, each of which comes from one branch or the other."""
+    branches = attributes["then_branch"], attributes["else_branch"]
+    for number, (first, second) in enumerate(zip(*branches, strict=False), 1):
+        if not agree(first, second):
+            raise ValueError(
+                f"output {number} is {first} from then_branch, but {second} from else_branch; give both the same type"
+            )
+    return [
+        second if first is None or second == f"optional({first})" else first
+        for first, second in zip(*branches, strict=False)
+    ]
+
+
+def _check_state(initial, made):
+    """Raise unless the body makes each value that it carries of the type that it starts with."""
+    for number, (first, second) in enumerate(zip(initial, made, strict=False), 1):
+        if not agree(first, second):
+            raise ValueError(f"state {number} is {first} at first, but {second} from the body; give both the same type")
+
+
+def _of_loop(types, attributes):
+    """The types of Loop's outputs: what it carries, and its scan outputs."""
+    going, *made = attributes["body"] or [None]
+    if not agree(going, "tensor(bool)"):
+        raise ValueError(f"the condition that the body makes is {going}; it must be tensor(bool)")
+    _check_state(types[2:], made)
+    return [given or types[2 + i] if i + 2 < len(types) else given for i, given in enumerate(made)]
+
+
+def _of_scan(types, attributes):
+    """The types of Scan's outputs: its state, and its scan outputs."""
+    _check_state(types[: max(len(types) - attributes["num_scan_inputs"], 0)], attributes["body"])
+    return list(attributes["body"])
 
 
 @operator(
@@ -27,7 +54,7 @@ def _either(first, second):
     host=("cond",),
     widen=False,
     bodies={"then_branch": lambda types, attributes: (), "else_branch": lambda types, attributes: ()},
-    types=lambda types, attributes: list(map(_either, attributes["then_branch"], attributes["else_branch"])),
+    types=_of_branches,
 )
 def if_(cond, /, *, then_branch, else_branch, wanted):
     """What ``then_branch`` gives where ``cond`` holds, else what ``else_branch`` gives."""
@@ -54,9 +81,7 @@ def _truth(cond):
     host=("M", "cond", "body:0", "body:in:0", "body:in:1"),
     widen=False,
     bodies={"body": lambda types, attributes: ["tensor(int64)", "tensor(bool)", *types[2:]]},
-    types=lambda types, attributes: [
-        given or types[2 + i] if i + 2 < len(types) else given for i, given in enumerate(attributes["body"][1:])
-    ],
+    types=_of_loop,
 )
 def loop(M=None, cond=None, /, *v_initial, body, wanted, xp):
     """``body`` M times at most, as long as its condition holds; last come the values it carries, then its scan outputs.
@@ -112,7 +137,7 @@ def _dtype(value_type, xp):
     since=9,
     widen=False,
     bodies={"body": lambda types, attributes: list(types)},
-    types=lambda types, attributes: list(attributes["body"]),
+    types=_of_scan,
 )
 def scan(
     *initial_state_and_scan_inputs,
@@ -174,7 +199,7 @@ def _scan(body, state, inputs, axes, backward, steps):
     host=("sequence_lens",),
     widen=False,
     bodies={"body": lambda types, attributes: list(types[1:])},
-    types=lambda types, attributes: list(attributes["body"]),
+    types=lambda types, attributes: _of_scan(types[1:], attributes),
 )
 def scan_of_batches(
     sequence_lens=None, /, *initial_state_and_scan_inputs, body, num_scan_inputs, directions=None, wanted, xp

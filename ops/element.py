@@ -18,6 +18,11 @@ def type_of(array: Any) -> str | None:
     return tensor_type(np_dtype_to_tensor_dtype(array.dtype))
 
 
+def agree(first: str | None, second: str | None) -> bool:
+    """Whether one value may have both types: they are the same, one is the other's optional, or one is not known."""
+    return None in (first, second) or first in (second, f"optional({second})") or second == f"optional({first})"
+
+
 def code_of(value_type: str) -> int:
     """The element type code of a tensor type."""
     return int(TensorProto.DataType.Value(value_type[len("tensor(") : -1].upper()))

@@ -116,8 +116,9 @@ def operator(
             arrays, None where omitted, ``...`` where only a run knows) and the attributes that says whether it may.
         types: the outputs' ONNX types, which the plan needs for what follows the node. A sequence names for each output
             an input with the same type (its first value's, if it is variadic), or an ONNX type (``"tensor(float)"``);
-            a callable gets the inputs' types (None where unknown) and the attributes, and returns the types. Operators
-            of ONNX leave it out: their schema tells.
+            a callable gets the inputs' types (None where unknown) and the attributes (for a subgraph the types of its
+            outputs), and returns the types; it raises a ValueError for types that do not go together. Operators of
+            ONNX leave it out: their schema tells.
         bodies: for each subgraph attribute, a callable of the inputs' types and the attributes that returns the types
             of the subgraph's inputs.
         factors: for inputs that are factors of products, a callable of the input's shape and the attributes that

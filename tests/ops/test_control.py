@@ -518,3 +518,154 @@ def test_control_flow_is_exact_where_its_graphs_are() -> None:
         else:
             with pytest.raises(onemodel.InexactOperatorError, match=r"(?s)else_branch of If.*it guesses"):
                 onemodel.Session(proto, mode="exact", operators=[guess])
+
+
+# Types that contradict each other
+
+
+def _if(then: onnx.NodeProto, other: onnx.NodeProto, declared: str | None = None) -> onnx.ModelProto:
+    branches = [graph([branch], outputs=[value("r")]) for branch in (then, other)]
+    return model(
+        [node("If", "c", "y", name="pick", then_branch=branches[0], else_branch=branches[1])],
+        [value("c", BOOL, ()), value("x", FLOAT, (1,)), value("q", "seq(tensor(float))")],
+        [value("y", declared)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("then", "other", "declared", "message"),
+    [
+        (
+            node("Neg", "x", "r"),
+            node("Cast", "x", "r", to=TensorProto.INT64),
+            FLOAT,
+            r"node 'pick' .*: output 1 is tensor\(float\) from then_branch, but tensor\(int64\) from else_branch; give",
+        ),
+        (
+            node("Identity", "q", "r"),
+            node("Neg", "x", "r"),
+            None,
+            r"output 1 is seq\(tensor\(float\)\) from .* tensor\(",
+        ),
+        (
+            node("Neg", "x", "r"),
+            node("Exp", "x", "r"),
+            INT,
+            r"'y' of node 'pick' .* is declared tensor\(int64\), but its node makes tensor\(float\)",
+        ),
+        (
+            node("Identity", "q", "r"),
+            node("Identity", "q", "r"),
+            FLOAT,
+            r"'y' of node 'pick' .* is declared tensor\(float\), but its node makes seq\(tensor\(float\)\)",
+        ),
+    ],
+)
+def test_branches_make_what_is_declared(
+    then: onnx.NodeProto, other: onnx.NodeProto, declared: str | None, message: str
+) -> None:
+    with pytest.raises(onemodel.ModelError, match=message) as caught:
+        onemodel.Session(_if(then, other, declared), mode="fast")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_intermediate_value_is_what_its_if_makes() -> None:
+    proto = _if(node("Neg", "x", "r"), node("Exp", "x", "r"), FLOAT)
+    proto.graph.node.append(node("Neg", "y", "z"))
+    del proto.graph.output[:]
+    proto.graph.output.append(value("z"))
+    proto.graph.value_info.append(value("y", INT))
+    with pytest.raises(onemodel.ModelError, match=r"'y' of node 'pick' .* is declared tensor\(int64\), but"):
+        onemodel.Session(proto, mode="fast")
+
+
+def test_a_branch_of_unknown_type_takes_the_others() -> None:
+    unknown = onemodel.operator("Any", domain="test", since=1, register=False)(lambda x, /, *, xp: x)
+    proto = _if(node("Any", "x", "r", domain="test"), node("Neg", "x", "r"), FLOAT)
+    proto.opset_import.append(helper.make_opsetid("test", 1))
+    session = onemodel.Session(proto, mode="fast", operators=[unknown])
+    for c, want in ((True, [1]), (False, [-1])):
+        assert session(c=np.array(c), x=np.array([1], F), q=[])["y"] == want
+
+
+def test_branches_may_make_an_optional_and_what_it_holds() -> None:
+    proto = _if(node("Optional", "x", "r"), node("Neg", "x", "r"), "optional(tensor(float))")
+    assert onemodel.Session(proto, mode="fast")(c=np.array(False), x=np.array([1], F), q=[])["y"] == [-1]
+
+
+def _loop(declared: str | None, body: Sequence[onnx.NodeProto], going: onnx.NodeProto) -> onnx.ModelProto:
+    loop = graph(
+        [going, *body], [value("i", INT, ()), value("on", BOOL, ()), value("s", declared)], [value("go"), value("t")]
+    )
+    return model([node("Loop", "n _ x", "y", body=loop)], [value("n", INT, ()), value("x", FLOAT, ())], [value("y")])
+
+
+@pytest.mark.parametrize(
+    ("declared", "state", "going", "message"),
+    [
+        (
+            None,
+            node("Cast", "s", "t", to=TensorProto.DOUBLE),
+            node("Identity", "on", "go"),
+            r"Loop .*: state 1 is tensor\(float\) at first, but tensor\(double\) from the body; give",
+        ),
+        (
+            INT,
+            node("Identity", "s", "t"),
+            node("Identity", "on", "go"),
+            r"Loop .*: the input 's' of the subgraph 'body' is declared tensor\(int64\), but gets tensor\(float\)",
+        ),
+        (
+            FLOAT,
+            node("Identity", "s", "t"),
+            node("Identity", "i", "go"),
+            r"Loop .*: the condition that the body makes is tensor\(int64\); it must be tensor\(bool\)",
+        ),
+    ],
+)
+def test_a_loop_keeps_the_types_of_its_state(
+    declared: str | None, state: onnx.NodeProto, going: onnx.NodeProto, message: str
+) -> None:
+    with pytest.raises(onemodel.ModelError, match=message):
+        onemodel.Session(_loop(declared, [state], going), mode="fast")
+
+
+@pytest.mark.parametrize("opset", [8, 21])
+@pytest.mark.parametrize(
+    ("declared", "to", "message"),
+    [
+        (FLOAT, TensorProto.INT64, r"Scan .*: state 1 is tensor\(float\) at first, but tensor\(int64\) from the body"),
+        (
+            INT,
+            TensorProto.FLOAT,
+            r"the input 'v' of the subgraph 'body' is declared tensor\(int64\), but gets tensor\(f",
+        ),
+    ],
+)
+def test_a_scan_keeps_the_types_of_its_state(opset: int, declared: str, to: int, message: str) -> None:
+    body = graph(
+        [node("Cast", "s", "t", to=to), node("Identity", "v", "o")],
+        [value("s", FLOAT), value("v", declared)],
+        [value("t"), value("o")],
+    )
+    proto = model(
+        [node("Scan", "_ x v" if opset == 8 else "x v", "y z", num_scan_inputs=1, body=body)],
+        [value("x", FLOAT), value("v", FLOAT)],
+        [value("y"), value("z")],
+        opset,
+    )
+    with pytest.raises(onemodel.ModelError, match=message):
+        onemodel.Session(proto, mode="fast")
+
+
+def test_a_sequence_map_gives_its_body_the_items() -> None:
+    body = graph([node("Identity", "a", "b")], [value("a", INT)], [value("b")])
+    proto = model(
+        [node("SequenceMap", "q", "y", body=body)],
+        [value("q", "seq(tensor(float))")],
+        [value("y", "seq(tensor(float))")],
+    )
+    with pytest.raises(
+        onemodel.ModelError, match=r"'a' of .* 'body' is declared tensor\(int64\), but gets tensor\(float"
+    ):
+        onemodel.Session(proto, mode="fast")
