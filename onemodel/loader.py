@@ -87,7 +87,7 @@ def load(
         the model, sorted, with dense initializers and plain domains.
 
     Raises:
-        InputError: an argument is not one of those.
+        InputError: an argument is not one of those, or ``external_data`` has a location that the model has not.
         ModelError: the model is not valid ONNX, or its external data cannot be had.
         LimitError: the model goes beyond a limit.
     """
@@ -97,7 +97,9 @@ def load(
         proto, home = _proto_of(model)
         external = ExternalData(home if folder is None else _folder(folder), external_data or {})
         imports = prepare(proto, external, limits)
-        return LoadedModel(_in_memory(proto, external), imports, proto, external)
+        loaded = LoadedModel(_in_memory(proto, external), imports, proto, external)
+        external.refuse_unused()
+        return loaded
     except RecursionError as error:
         raise ModelError("the model nests deeper than Python's recursion limit lets it be read") from error
 

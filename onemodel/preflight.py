@@ -123,6 +123,7 @@ class _Preflight:
         imports = _imports(self.proto, "the model")
         main = _Body(f"graph {self.proto.graph.name!r}", imports, implicit=bool(imports))
         _refuse_undefined(self._graph(self.proto.graph, main, 0))
+        self._input_types()
         bodies = {key: self._function(key, function) for key, function in self.functions.items()}
         self._check_cost(main, bodies)
         if self.unsorted:
@@ -350,6 +351,20 @@ class _Preflight:
         return tensor
 
     # Types
+
+    def _input_types(self) -> None:
+        """Refuse inputs of the main graph without a type; those that are initializers too have the initializer's."""
+        graph = self.proto.graph
+        initializers = {tensor.name: tensor.data_type for tensor in graph.initializer}
+        for info in graph.input:
+            if types.of_proto(info.type) or any(entry.key == types.TYPE_KEY for entry in info.metadata_props):
+                continue
+            if info.name not in initializers:
+                raise ModelError(
+                    f"the input {info.name!r} of graph {graph.name!r} has no type; an ONNX graph input needs one: "
+                    "declare its element type, of a tensor, sequence, optional or map"
+                )
+            info.type.tensor_type.elem_type = initializers[info.name]
 
     def _value_infos(self, infos: Iterable[ValueInfoProto], label: str) -> None:
         for info in infos:

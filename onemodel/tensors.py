@@ -233,6 +233,7 @@ class ExternalData:
         self.folder = folder
         self.buffers = {location: _as_bytes(location, buffer) for location, buffer in buffers.items()}
         self._files: dict[str, NDArray[np.uint8]] = {}
+        self._locations: set[str] = set()
 
     @property
     def used_folder(self) -> str | None:
@@ -270,11 +271,26 @@ class ExternalData:
         result.meta["location"] = location
         return result
 
+    def refuse_unused(self) -> None:
+        """Refuse buffers that no tensor opened so far refers to.
+
+        Raises:
+            InputError: there are some.
+        """
+        if unused := sorted(repr(location) for location in self.buffers if location not in self._locations):
+            known = ", ".join(map(repr, sorted(self._locations))) or "none"
+            raise InputError(
+                f"external_data has {', '.join(unused)}, which no tensor of the model refers to; "
+                f"the model's locations: {known}"
+            )
+
     def _data(self, location: str, label: str) -> NDArray[np.uint8]:
+        self._locations.add(location)
         if location in self.buffers:
             return self.buffers[location]
+        given = f"; external_data has {', '.join(map(repr, self.buffers))} alone" if self.buffers else ""
         if self.folder is None:
-            raise ModelError(f"{label} lies outside the model, at {location!r}: {_ELSEWHERE}")
+            raise ModelError(f"{label} lies outside the model, at {location!r}: {_ELSEWHERE}{given}")
         if location not in self._files:
             try:
                 self._files[location] = _map(self.folder, _parts(location))
@@ -285,7 +301,7 @@ class ExternalData:
                 raise ModelError(
                     f"{label} lies at {location!r}, which cannot be opened in the folder {self.folder!r}: {reason}; "
                     f"it must be a regular file inside that folder, without symbolic or hard links; copy it there, or "
-                    f"{_ELSEWHERE}"
+                    f"{_ELSEWHERE}{given}"
                 ) from error
         return self._files[location]
 

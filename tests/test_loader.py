@@ -18,9 +18,9 @@ from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 from onnx import AttributeProto, ModelProto, TensorProto, helper
 from onnx.parser import parse_model
 
-from onemodel import InputError, LimitError, Limits, ModelError, loader
+from onemodel import InputError, LimitError, Limits, ModelError, Session, loader
 from onemodel.loader import domain_of, load, overridable
-from onemodel.types import TYPE_KEY
+from onemodel.types import TYPE_KEY, of_value
 
 SUITE = Path(onnx.__file__).parent / "backend" / "test" / "data"
 MODELS = sorted(SUITE.glob("*/*.onnx")) + sorted(SUITE.glob("*/*/model.onnx"))
@@ -238,6 +238,15 @@ DAMAGES: list[tuple[Callable[[ModelProto], object], str]] = [
     (lambda m: m.graph.node[0].input.append("y"), r"(Add|LeakyRelu) node .* needs its own output: .* cycle"),
     (lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 99), "value 'x' .* element type 99"),
     (lambda m: m.graph.input[0].metadata_props.add(key=TYPE_KEY, value="list(int)"), "'list.int.', which is not an"),
+    (
+        lambda m: m.graph.input[0].ClearField("type"),
+        "input 'x' of graph 'g' has no type; an ONNX graph input needs one",
+    ),
+    (lambda m: m.graph.input[0].type.tensor_type.ClearField("elem_type"), "the input 'x' of graph 'g' has no type"),
+    (
+        lambda m: m.graph.input[0].type.sequence_type.elem_type.tensor_type.SetInParent(),
+        "the input 'x' of graph 'g' has no type",
+    ),
     # Attributes
     (lambda m: m.graph.node[1].attribute.append(attribute(m)), "attributes: the name 'alpha' is there twice"),
     (lambda m: attribute(m).ClearField("name"), "attributes: one has no name"),
@@ -355,13 +364,13 @@ def test_nodes_are_sorted_with_one_warning(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_sorting_keeps_the_order_where_it_can() -> None:
-    loaded = load(model("g (x) => (y) { a = Abs(x) y = Add(n, c) b = Neg(a) n = Exp(b) c = Cos(x) }"))
+    loaded = load(model("g (float[2] x) => (y) { a = Abs(x) y = Add(n, c) b = Neg(a) n = Exp(b) c = Cos(x) }"))
     assert op_types(loaded.model.graph) == ["Abs", "Neg", "Exp", "Cos", "Add"]
 
 
 def test_time_grows_with_the_model_and_no_faster() -> None:
     count = 20_000
-    proto = model("g (v0) => (v20000) { }")
+    proto = model("g (float[2] v0) => (v20000) { }")
     proto.graph.node.extend(
         helper.make_node("Abs", [f"v{index}"], [f"v{index + 1}"]) for index in reversed(range(count))
     )
@@ -384,7 +393,7 @@ def test_scopes() -> None:
 
 
 def test_outputs_may_be_inputs_initializers_or_missing() -> None:
-    loaded = load(model('g (x) => (x, w) <float[1] w = {1}> { y, "" = Dropout(x, "", "") }'))
+    loaded = load(model('g (float[2] x) => (x, w) <float[1] w = {1}> { y, "" = Dropout(x, "", "") }'))
     assert [value.name for value in loaded.model.graph.outputs] == ["x", "w"]
     assert loaded.model.graph[0].inputs[1:] == (None, None)
 
@@ -406,7 +415,7 @@ def test_an_import_that_is_only_implied(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_no_import_where_no_operator_needs_one() -> None:
-    proto = model("g (x) => (x) { }")
+    proto = model("g (float[2] x) => (x) { }")
     del proto.opset_import[:]
     assert load(proto).opset_imports == {}
 
@@ -414,6 +423,27 @@ def test_no_import_where_no_operator_needs_one() -> None:
 def test_old_opsets_of_operators_that_stayed_the_same() -> None:
     loaded = load(parse_model('<ir_version: 3, opset_import: ["" : 1]> g (bool[2] x) => (bool[2] y) { y = Not(x) }'))
     assert loaded.opset_imports == {"": 1}
+
+
+def test_an_untyped_input_has_its_initializers_type() -> None:
+    proto = model()
+    proto.graph.input.add(name="w")
+    loaded = load(proto)
+    assert overridable(loaded) == {"w"}
+    assert of_value(loaded.model.graph.inputs[1]) == "tensor(float)"
+    session = Session(proto, mode="fast")
+    x = np.float32([-4, 4])
+    np.testing.assert_array_equal(session(x=x)["y"], np.float32([-1.5, 6]))
+    np.testing.assert_array_equal(session(x=x, w=x)["y"], np.float32([-4, 8]))
+    with pytest.raises(InputError, match="'w'"):
+        session(x=x, w=np.float64([1, 2]))
+
+
+def test_inputs_of_subgraphs_need_no_type() -> None:
+    body = "b (i, on, s) => (go, t) { go = Identity(on) t = Add(s, s) }"
+    text = f'g (int64 n, float[2] x) => (float[2] y) {{ y = Loop <body = {body}> (n, "", x) }}'
+    y = Session(model(text), mode="fast")(n=np.array(2), x=np.float32([1, 2]))["y"]
+    np.testing.assert_array_equal(y, np.float32([4, 8]))
 
 
 def test_missing_attribute_types_and_values_are_completed() -> None:

@@ -54,7 +54,7 @@ def make_external(tensor: TensorProto, location: str, **entries: object) -> None
 
 def model(location: str = "data.bin", **entries: object) -> ModelProto:
     proto = parse_model(
-        '<ir_version: 8, opset_import: ["" : 13]> g (x) => (y) <float[4] w = {0, 0, 0, 0}> { y = Add(x, w) }'
+        '<ir_version: 8, opset_import: ["" : 13]> g (float[4] x) => (y) <float[4] w = {0, 0, 0, 0}> { y = Add(x, w) }'
     )
     make_external(proto.graph.initializer[0], location, **entries)
     return proto
@@ -114,6 +114,21 @@ def test_data_from_a_mapping_goes_before_the_folder(data: Any, folder: Path) -> 
 def test_a_mapping_may_use_any_name() -> None:
     loaded = load(model("/any/../name"), external_data={"/any/../name": INSIDE})
     np.testing.assert_array_equal(weight(loaded).numpy(), INSIDE)
+
+
+def test_a_location_that_the_model_does_not_have(folder: Path) -> None:
+    spare = {"data.bin": INSIDE, "wieghts.bin": INSIDE}
+    message = "external_data has 'wieghts.bin', which no tensor of the model refers to; .* locations: 'data.bin'"
+    for given in (spare, {"wieghts.bin": INSIDE}):
+        with pytest.raises(InputError, match=message):
+            load(model(), folder=folder, external_data=given)
+    with pytest.raises(ModelError, match=r"at 'data.bin': pass .*; external_data has 'wieghts.bin' alone"):
+        load(model(), external_data={"wieghts.bin": INSIDE})
+    with pytest.raises(ModelError, match=r"at 'none.bin', which cannot .*; external_data has 'wieghts.bin' alone"):
+        load(model("none.bin"), folder=folder, external_data={"wieghts.bin": INSIDE})
+    inside = parse_model('<ir_version: 8, opset_import: ["" : 13]> g (float x) => (float y) { y = Neg(x) }')
+    with pytest.raises(InputError, match=r"external_data has 'data.bin', .* the model's locations: none"):
+        load(inside, external_data={"data.bin": INSIDE})
 
 
 def test_data_that_nobody_gave(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
