@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
+from onemodel.ops.element import is_type
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 Types = Sequence[str] | Callable[[Sequence[str | None], Mapping[str, Any]], Sequence[str | None]]
 Draws = Callable[[Sequence[Any], Mapping[str, Any]], bool]
@@ -133,10 +135,21 @@ def operator(
         a decorator that returns its function unchanged but for the attribute ``operators``, the entries made of it.
 
     Raises:
-        ValueError: an entry with this domain, name and ``since`` is there already, or ``host`` or ``types`` names no
-            parameter.
-        TypeError: the function's signature cannot be an operator's, or ``types`` is a text.
+        ValueError: an entry with this domain, name and ``since`` is there already, ``host`` or ``types`` names no
+            parameter, ``types`` no ONNX type, ``since`` no opset version, or ``widen`` is not one of its three.
+        TypeError: the function's signature cannot be an operator's, or an argument is of the wrong kind.
     """
+    flags = {"metadata": metadata, "elementwise": elementwise, "override": override, "register": register}
+    _check_kinds(name, domain, flags, inexact, draws)
+    _check_list(name, "host", host, "input")
+    if not callable(types) and types is not None:
+        _check_list(name, "types", types, "output")
+    if isinstance(since, bool) or not isinstance(since, int):
+        raise TypeError(f"since={since!r} of {name} is no opset version; it is an integer from 1 on")
+    if since < 1:
+        raise ValueError(f"since={since} of {name} is no opset version; it is an integer from 1 on")
+    if not isinstance(widen, bool) and widen != "fast":
+        raise ValueError(f"widen={widen!r} of {name} is neither True, False nor 'fast'")
 
     def enter(function: Function) -> Function:
         entry = Operator(
@@ -158,11 +171,13 @@ def operator(
         known = {*entry.inputs, entry.variadic, *entry.attributes}
         if strange := [given for given in host if given.partition(":")[0] not in known]:
             raise ValueError(f"host={strange} of {name} names no parameter of {function.__qualname__}")
-        if isinstance(types, str):
-            raise TypeError(f"types={types!r} of {name} is a text; it is a sequence with one entry per output")
-        named = [] if types is None or callable(types) else [text for text in types if "(" not in text]
-        if strange := [text for text in named if text not in (*entry.inputs, entry.variadic)]:
+        given = [] if types is None or callable(types) else types
+        if strange := [text for text in given if "(" not in text and text not in (*entry.inputs, entry.variadic)]:
             raise ValueError(f"types={strange} of {name} names no input of {function.__qualname__}")
+        if strange := [text for text in given if "(" in text and not is_type(text)]:
+            raise ValueError(
+                f"types={strange} of {name} is no ONNX type; one is 'tensor(float)' or 'seq(tensor(int64))'"
+            )
         if register:
             versions = _TABLE.setdefault(entry.key, {})
             if since in versions and not override:
@@ -175,6 +190,28 @@ def operator(
         return function
 
     return enter
+
+
+def _check_kinds(name: Any, domain: Any, flags: Mapping[str, Any], inexact: Any, draws: Any) -> None:
+    """Refuse arguments of ``operator`` that are not of their kind."""
+    for label, value in {"name": name, "domain": domain}.items():
+        if not isinstance(value, str):
+            raise TypeError(f"{label}={value!r} of the operator {name!r} is no text")
+    for label, value in flags.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{label}={value!r} of {name} is neither True nor False")
+    if inexact is not None and not isinstance(inexact, str):
+        raise TypeError(f"inexact={inexact!r} of {name} is no text; it says why exact mode refuses the operator")
+    if draws is not None and not callable(draws):
+        raise TypeError(f"draws={draws!r} of {name} is no callable")
+
+
+def _check_list(name: str, label: str, given: Any, per: str) -> None:
+    """Refuse what is no sequence of texts."""
+    if isinstance(given, str):
+        raise TypeError(f"{label}={given!r} of {name} is a text; it is a sequence with one entry per {per}")
+    if not isinstance(given, Sequence) or not all(isinstance(text, str) for text in given):
+        raise TypeError(f"{label}={given!r} of {name} is no sequence of texts")
 
 
 def _signature(function: Callable[..., Any]) -> dict[str, Any]:

@@ -99,3 +99,52 @@ def test_what_is_not_an_operator() -> None:
         onemodel.operator("Bad", domain="my.domain", since=1)(lambda x, *, xp: x)
     with pytest.raises(ValueError, match=r"host=\['shape'\] of Bad names no parameter"):
         onemodel.operator("Bad", domain="my.domain", since=1, host=("shape",))(lambda x, /, *, xp: x)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"since": "1"}, TypeError, "since='1' of Bad is no opset version; it is an integer from 1 on"),
+        ({"since": None}, TypeError, "since=None of Bad is no opset version"),
+        ({"since": True}, TypeError, "since=True of Bad is no opset version"),
+        ({"since": 1.5}, TypeError, "since=1.5 of Bad is no opset version"),
+        ({"since": -1}, ValueError, "since=-1 of Bad is no opset version"),
+        ({"since": 0}, ValueError, "since=0 of Bad is no opset version"),
+        ({"widen": "slow"}, ValueError, "widen='slow' of Bad is neither True, False nor 'fast'"),
+        ({"types": "x"}, TypeError, "types='x' of Bad is a text; it is a sequence with one entry per output"),
+        ({"types": (1,)}, TypeError, r"types=\(1,\) of Bad is no sequence of texts"),
+        ({"types": 1}, TypeError, "types=1 of Bad is no sequence of texts"),
+        ({"types": ("z",)}, ValueError, r"types=\['z'\] of Bad names no input of"),
+        (
+            {"types": ("tensor(flaot)",)},
+            ValueError,
+            r"types=\['tensor\(flaot\)'\] of Bad is no ONNX type; one is 'tensor",
+        ),
+        ({"types": ("tensor(float",)}, ValueError, "is no ONNX type"),
+        ({"types": ("x", "map(float)")}, ValueError, r"types=\['map\(float\)'\] of Bad is no ONNX type"),
+        ({"types": ("list(tensor(float))",)}, ValueError, "is no ONNX type"),
+        ({"host": "x"}, TypeError, "host='x' of Bad is a text; it is a sequence with one entry per input"),
+        ({"host": (0,)}, TypeError, r"host=\(0,\) of Bad is no sequence of texts"),
+        ({"elementwise": "yes"}, TypeError, "elementwise='yes' of Bad is neither True nor False"),
+        ({"register": None}, TypeError, "register=None of Bad is neither True nor False"),
+        ({"inexact": True}, TypeError, "inexact=True of Bad is no text; it says why"),
+        ({"draws": True}, TypeError, "draws=True of Bad is no callable"),
+        ({"domain": None}, TypeError, "domain=None of the operator 'Bad' is no text"),
+    ],
+)
+def test_arguments_that_are_refused(options: Any, error: type[Exception], message: str) -> None:
+    given = {"domain": "my.domain", "since": 1, **options}
+    with pytest.raises(error, match=message) as caught:
+        onemodel.operator("Bad", **given)(lambda x, /, *, xp: x)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(onemodel.UnsupportedOperatorError):
+        onemodel.Session(_model("Bad", 1))
+
+
+@pytest.mark.parametrize(
+    "value_type",
+    ["tensor(float8e4m3fn)", "seq(tensor(string))", "optional(seq(tensor(int64)))", "map(int64,tensor(float))"],
+)
+def test_types_that_an_operator_may_have(value_type: str) -> None:
+    own = onemodel.operator("Good", domain="my.domain", since=1, types=(value_type,), register=False)
+    assert own(lambda x, /, *, xp: x).operators[0].types == (value_type,)  # type: ignore[attr-defined]
