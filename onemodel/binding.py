@@ -318,7 +318,14 @@ def _tried(native: Callable[..., Any], generic: Callable[..., Any], /, *values: 
 
 def _watched(call: Callable[..., Any], declared: Sequence[str | None], xp: Namespace, /, *values: Any) -> Any:
     """A user's operator: it cannot write into its inputs, and its results must be of the types that the plan has."""
-    result = call(*map(frozen, values))
+    try:
+        result = call(*map(frozen, values))
+    except ValueError as error:
+        if "read-only" not in str(error):
+            raise
+        raise ValueError(
+            f"{error}: the values of a run are; make new arrays, so write x = x + 1, not x += 1"
+        ) from error
     results = result if isinstance(result, tuple) else (result,)
     for number, (value, value_type) in enumerate(zip(results, declared, strict=False), 1):
         if value_type is None or not value_types.is_tensor(value_type):

@@ -608,15 +608,23 @@ def test_an_operator_whose_types_cannot_be_told() -> None:
 
 @pytest.mark.parametrize("mode", ["fast", "exact"])
 def test_an_operator_cannot_write_into_its_inputs(mode: Any) -> None:
-    def spoil(x: Any, /, *, xp: Any) -> Any:
+    def add(x: Any, /, *, xp: Any) -> Any:
         x += 1
+        return x
+
+    def assign(x: Any, /, *, xp: Any) -> Any:
+        x[0] = 1
         return x
 
     nodes = [node("Spoil", ["x"], ["h"], domain=DOMAIN), node("Add", ["h", "x"], ["y"])]
     model = graph_model(nodes, [("x", FLOAT, None)], ["y"], domains={DOMAIN: 1})
     x = X.copy()
-    with pytest.raises(ExecutionError, match=r"test.plan::Spoil .* read-only"):
-        run(model, own("Spoil", spoil, types=("x",)), mode=mode, x=x)
+    message = (
+        r"test.plan::Spoil .* read-only: the values of a run are; make new arrays, so write x = x \+ 1, not x \+= 1"
+    )
+    for spoil in (add, assign):
+        with pytest.raises(ExecutionError, match=message):
+            run(model, own("Spoil", spoil, types=("x",)), mode=mode, x=x)
     np.testing.assert_array_equal(x, X)
 
 
