@@ -116,7 +116,10 @@ class _Preflight:
 
     def run(self) -> dict[str, int]:
         if self.proto.ir_version not in IR_VERSIONS:
-            raise ModelError(f"the model has IR version {self.proto.ir_version}; {_span(IR_VERSIONS)} are supported")
+            raise ModelError(
+                f"the model has IR version {self.proto.ir_version}; {_span(IR_VERSIONS)} are supported: export it anew "
+                "or set its ir_version to one of these if it uses nothing newer"
+            )
         if not self.proto.HasField("graph"):
             raise ModelError("the model has no graph; it is not an ONNX model")
         self._find_functions()
@@ -280,7 +283,8 @@ class _Preflight:
             if not node.domain and _changed_since(node.op_type, version):
                 raise ModelError(
                     f"{body.label} imports opset {version} of ai.onnx, but {_span(OPSETS)} are supported, and "
-                    f"{node.op_type} has changed before {OPSETS[0]}; convert the model with onnx.version_converter"
+                    f"{node.op_type} has changed before {OPSETS[0]}; convert the model with onnx.version_converter "
+                    f"to opset {OPSETS[0]} or later"
                 )
             return
         if node.domain or not body.implicit:
@@ -480,7 +484,10 @@ def _imports(owner: ModelProto | FunctionProto, label: str) -> dict[str, int]:
     for entry in owner.opset_import:
         domain = plain_domain(entry.domain)
         if domain == "" and not 1 <= entry.version <= OPSETS[-1]:
-            raise ModelError(f"{label} imports opset {entry.version} of ai.onnx; {_span(OPSETS)} are supported")
+            raise ModelError(
+                f"{label} imports opset {entry.version} of ai.onnx; {_span(OPSETS)} are supported: export it for "
+                "one of these, or set its opset_import if no operator of it is newer"
+            )
         imports[domain] = max(entry.version, imports.get(domain, entry.version))
     return imports
 

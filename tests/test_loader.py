@@ -217,12 +217,12 @@ def weight(proto: ModelProto) -> Any:
 
 DAMAGES: list[tuple[Callable[[ModelProto], object], str]] = [
     (lambda m: m.ClearField("ir_version"), "IR version 0; 3 to 14 are supported"),
-    (lambda m: setattr(m, "ir_version", 2), "IR version 2; 3 to 14"),
-    (lambda m: setattr(m, "ir_version", 15), "IR version 15; 3 to 14"),
+    (lambda m: setattr(m, "ir_version", 2), "IR version 2; 3 to 14 .*: export it anew or set its ir_version"),
+    (lambda m: setattr(m, "ir_version", 15), "IR version 15; 3 to 14 .*: export it anew or set its ir"),
     (lambda m: m.ClearField("opset_import"), "'ai.onnx', which is not among the opset imports of graph 'g'"),
-    (lambda m: setattr(m.opset_import[0], "version", 29), "opset 29 of ai.onnx; 6 to 28 are supported"),
-    (lambda m: setattr(m.opset_import[0], "version", 0), "opset 0 of ai.onnx; 6 to 28"),
-    (lambda m: setattr(m.opset_import[0], "version", 5), "opset 5 .* 6 to 28 .* Add has changed before 6"),
+    (lambda m: setattr(m.opset_import[0], "version", 29), "opset 29 of ai.onnx; 6 to 28 .*: export it for one of"),
+    (lambda m: setattr(m.opset_import[0], "version", 0), "opset 0 of ai.onnx; 6 to 28 .* set its opset_import"),
+    (lambda m: setattr(m.opset_import[0], "version", 5), "opset 5 .* 6 to 28 .* Add .* before 6; .* opset 6 or"),
     (lambda m: setattr(m.graph.node[0], "domain", "e"), "makes 'z' is of the domain 'e', which is not among"),
     (lambda m: setattr(m.graph.node[0], "op_type", ""), "has no operator"),
     (lambda m: m.graph.node[0].input.append("v"), "the Add node that makes 'z' reads 'v', which nothing defines"),
