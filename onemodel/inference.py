@@ -21,6 +21,7 @@ from onemodel.types import dtype_of, is_tensor, of_proto, of_schema, to_proto
 
 Option = defs.OpSchema.FormalParameterOption
 _MANY = 2**31 - 1  # what a schema gives for any number
+_MOST_LISTED = 12
 
 
 @cache
@@ -121,7 +122,7 @@ def check_types(schema: defs.OpSchema, info: NodeInfo, types: Sequence[str | Non
         if value_type not in options:
             raise ModelError(
                 f"{info}: input {formal.name!r} is {value_type}; this version (since opset {schema.since_version}) "
-                f"takes {', '.join(sorted(options))}"
+                f"takes {_listed(options)}"
             )
         if formal.option == Option.Variadic and not formal.is_homogeneous:
             continue
@@ -130,6 +131,22 @@ def check_types(schema: defs.OpSchema, info: NodeInfo, types: Sequence[str | Non
                 f"{info}: input {formal.name!r} is {value_type}, but must be {bound[variable]} like the others"
             )
     return bound
+
+
+def _listed(options: Iterable[str]) -> str:
+    """Types in few words: many are grouped by what holds their element type T."""
+    names = sorted(options)
+    if len(names) <= _MOST_LISTED:
+        return ", ".join(names)
+    elements: dict[str, list[str]] = {}
+    for name in names:
+        before, _, rest = name.rpartition("tensor(")
+        element, _, after = rest.partition(")")
+        elements.setdefault(f"{before}tensor(T){after}", []).append(element)
+    holders: dict[str, list[str]] = {}
+    for holder, some in elements.items():
+        holders.setdefault(", ".join(some), []).append(holder)
+    return "; ".join(f"{', '.join(some)} with T {told}" for told, some in holders.items())
 
 
 def output_types(

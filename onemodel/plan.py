@@ -28,6 +28,8 @@ from onemodel.ops.registry import Operator
 from onemodel.placement import live
 from onemodel.program import NodeInfo, Program, listing
 
+_OWN_MEANING = "Give such an operator a meaning with @onemodel.operator(name, domain=..., since=...)."
+
 
 @dataclass(frozen=True)
 class _Context:
@@ -77,7 +79,8 @@ class Planner:
         newest = max(row[3] for row in onnx.helper.VERSION_TABLE)
         if opset_imports.get("ai.onnx.ml", 1) > newest:
             raise ModelError(
-                f"the model imports opset {opset_imports['ai.onnx.ml']} of ai.onnx.ml; 1 to {newest} are supported"
+                f"the model imports opset {opset_imports['ai.onnx.ml']} of ai.onnx.ml; 1 to {newest} are supported: "
+                "export it for one of these, or take a newer onnx"
             )
         self.opsets = opset_imports
         self.config = config
@@ -137,6 +140,8 @@ class _Builder:
         self.folder = Folder(planner.host, self.limits.fold_bytes)
         self.count = 0
         self.unsupported: list[NodeInfo] = []
+        self.remedies: dict[str, None] = {}
+        """What to do about them, a line each."""
         self.inexact: list[NodeInfo] = []
         self.checked: list[CheckedNode] | None = None if refuse else []
         """What exact mode says of each node; kept where that is asked for alone."""
@@ -417,24 +422,34 @@ class _Builder:
     def _unsupported(self, info: NodeInfo, schema: onnx.defs.OpSchema | None) -> None:
         key = (info.domain, info.op_type)
         versions = sorted({*registry.table().get(key, {}), *self.planner.own.get(key, {})})
+        domain = info.domain or "ai.onnx"
+        remedy = _OWN_MEANING
         if schema is not None and schema.deprecated:
             reason = f"ONNX removed it at opset {schema.since_version}"
+            remedy = (
+                f"{info.op_type} is in {domain} up to opset {schema.since_version - 1}: let the model import the opset "
+                "that it was written for (model.opset_import), or use what ONNX has in its place."
+            )
         elif versions:
             reason = f"known since opset {', '.join(map(str, versions))}"
+            remedy = (
+                f"{info.op_type} is in {domain} from opset {versions[0]} on: let the model import that or a later one "
+                "(model.opset_import), or export it anew."
+            )
         elif schema is not None:
             reason = "in ONNX, but not in this version of OneModel"
         else:
             reason = "not an ONNX operator"
         self.unsupported.append(replace(info, reason=reason))
+        self.remedies[remedy] = None
         if self.checked is not None:
             self.checked.append(CheckedNode(self.unsupported[-1], ""))
 
     def _refuse(self) -> None:
         if self.unsupported:
+            remedies = "\n".join(sorted(self.remedies, key=lambda text: text == _OWN_MEANING))
             raise UnsupportedOperatorError(
-                f"{listing(self.unsupported, 'no definition')}\n"
-                "Give such an operator a meaning with @onemodel.operator(name, domain=..., since=...).",
-                self.unsupported,
+                f"{listing(self.unsupported, 'no definition')}\n{remedies}", self.unsupported
             )
         if self.inexact:
             raise InexactOperatorError(

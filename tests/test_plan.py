@@ -395,8 +395,37 @@ def test_all_unsupported_nodes_are_named_at_once() -> None:
     assert "node 'first' (ai.onnx::Foo at opset 21): not an ONNX operator" in message
     assert "node 'second' (ai.onnx::Upsample at opset 21): ONNX removed it at opset 10" in message
     assert message.count("node 'inside' (far::Strange at opset 3) in then_branch of If") == 1
-    assert message.endswith("@onemodel.operator(name, domain=..., since=...).")
+    assert message.endswith(
+        "\nUpsample is in ai.onnx up to opset 9: let the model import the opset that it was written for "
+        "(model.opset_import), or use what ONNX has in its place."
+        "\nGive such an operator a meaning with @onemodel.operator(name, domain=..., since=...)."
+    )
     assert [refused.op_type for refused in error.value.nodes] == ["Foo", "Upsample", "Strange", "Strange"]
+
+
+def test_an_operator_that_begins_with_a_later_opset() -> None:
+    nodes = [node("Gelu", ["x"], ["a"]), node("Gelu", ["a"], ["y"])]
+    with pytest.raises(UnsupportedOperatorError) as error:
+        Session(graph_model(nodes, [("x", FLOAT, None)], ["y"], opset=17))
+    assert str(error.value).count("\n") == 3
+    assert str(error.value).endswith(
+        "\nGelu is in ai.onnx from opset 20 on: let the model import that or a later one (model.opset_import), "
+        "or export it anew."
+    )
+
+
+def test_many_types_that_an_operator_takes_are_told_in_short() -> None:
+    strange = "optional(seq(tensor(bfloat16)))"
+    with pytest.raises(ModelError) as error:
+        Session(graph_model([node("Identity", ["x"], ["y"])], [("x", strange, None)], ["y"]))
+    message = str(error.value)
+    assert f"input 'input' is {strange}; this version (since opset 21) takes optional(seq(tensor(T))), opt" in message
+    assert "seq(tensor(T)) with T bool, complex128," in message
+    assert "; tensor(T) with T bfloat16, bool," in message
+    assert len(message) < 600
+    few = graph_model([node("Mod", ["x", "x"], ["y"])], [("x", "tensor(string)", None)], ["y"])
+    with pytest.raises(ModelError, match=r"takes tensor\(bfloat16\), tensor\(double\), .*, tensor\(uint8\)$"):
+        Session(few)
 
 
 def test_exact_mode_names_every_inexact_node_at_once() -> None:
