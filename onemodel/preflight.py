@@ -15,7 +15,6 @@ from onnx import (
     NodeProto,
     SparseTensorProto,
     TensorProto,
-    TypeProto,
     ValueInfoProto,
     defs,
 )
@@ -23,7 +22,7 @@ from onnx import (
 from onemodel import types
 from onemodel.config import Limits
 from onemodel.errors import LimitError, ModelError
-from onemodel.tensors import ExternalData, check_tensor, decode, dense, element_type
+from onemodel.tensors import ExternalData, check_tensor, decode, dense
 
 __all__ = ["plain_domain", "prepare"]
 
@@ -329,7 +328,7 @@ class _Preflight:
             self._densify(attribute, name, label)
         elif name in ("tp", "type_protos"):
             for item in [value] if name == "tp" else value:
-                if not _fits_onnx_ir(item, label):
+                if not types.fits_onnx_ir(item, label):
                     raise ModelError(f"{label} is the type {types.of_proto(item)}, which no operator's attribute takes")
         elif name == "strings":
             for text in value:
@@ -375,40 +374,11 @@ class _Preflight:
             name = f"value {info.name!r} of {label}"
             for entry in info.metadata_props:
                 if entry.key == types.TYPE_KEY:
-                    _check_type_name(entry.value, name)
-            if not _fits_onnx_ir(info.type, name):
+                    types.check_name(entry.value, name)
+            if not types.fits_onnx_ir(info.type, name):
                 if known := types.of_proto(info.type):
                     info.metadata_props.add(key=types.TYPE_KEY, value=known)
                 info.ClearField("type")
-
-
-def _fits_onnx_ir(proto: TypeProto, label: str, nested: bool = False) -> bool:
-    """Check a type; tell whether onnx_ir has a class for it. Dims below zero, another way to say unknown, are unset."""
-    kind = proto.WhichOneof("value")
-    if kind in ("tensor_type", "sparse_tensor_type"):
-        tensor = getattr(proto, kind)
-        if tensor.elem_type:
-            element_type(tensor.elem_type, label)
-        for dim in tensor.shape.dim:
-            if dim.dim_value < 0:
-                dim.ClearField("dim_value")
-        return bool(tensor.elem_type) or not nested
-    if kind in ("sequence_type", "optional_type"):
-        return _fits_onnx_ir(getattr(proto, kind).elem_type, label, nested=True)
-    if kind == "map_type":
-        element_type(proto.map_type.key_type, label)
-        _fits_onnx_ir(proto.map_type.value_type, label)
-        return False
-    return not nested and kind is None
-
-
-def _check_type_name(name: str, label: str) -> None:
-    try:
-        types.to_proto(name)
-    except (KeyError, ValueError) as error:
-        raise ModelError(
-            f"{label} has the metadata {types.TYPE_KEY} {name[:40]!r}, which is not an ONNX type"
-        ) from error
 
 
 # Attributes, names, order

@@ -13,6 +13,8 @@ from onnx import TensorProto, TypeProto
 from onnx.helper import make_optional_type_proto, make_sequence_type_proto, make_tensor_type_proto
 
 from onemodel.backends.base import numpy_dtype
+from onemodel.errors import ModelError
+from onemodel.tensors import element_type
 
 _CODES: Mapping[str, int] = {
     name.lower(): code for name, code in TensorProto.DataType.items() if code != TensorProto.UNDEFINED
@@ -110,6 +112,34 @@ def to_proto(value_type: str, shape: tuple[int | None, ...] | None = None) -> Ty
             proto.map_type.value_type.CopyFrom(to_proto(item))
             return proto
     raise ValueError(f"{value_type!r} is not an ONNX type")
+
+
+def fits_onnx_ir(proto: TypeProto, label: str, nested: bool = False) -> bool:
+    """Check a type; tell whether onnx_ir has a class for it. Dims below zero, another way to say unknown, are unset."""
+    kind = proto.WhichOneof("value")
+    if kind in ("tensor_type", "sparse_tensor_type"):
+        tensor = getattr(proto, kind)
+        if tensor.elem_type:
+            element_type(tensor.elem_type, label)
+        for dim in tensor.shape.dim:
+            if dim.dim_value < 0:
+                dim.ClearField("dim_value")
+        return bool(tensor.elem_type) or not nested
+    if kind in ("sequence_type", "optional_type"):
+        return fits_onnx_ir(getattr(proto, kind).elem_type, label, nested=True)
+    if kind == "map_type":
+        element_type(proto.map_type.key_type, label)
+        fits_onnx_ir(proto.map_type.value_type, label)
+        return False
+    return not nested and kind is None
+
+
+def check_name(name: str, label: str) -> None:
+    """Refuse metadata under ``TYPE_KEY`` that names no type."""
+    try:
+        to_proto(name)
+    except (KeyError, ValueError) as error:
+        raise ModelError(f"{label} has the metadata {TYPE_KEY} {name[:40]!r}, which is not an ONNX type") from error
 
 
 def of_value(value: ir.Value) -> str | None:
