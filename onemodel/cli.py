@@ -357,7 +357,8 @@ def check(model: Path, seed: int | None, folder: Path | None, operators: tuple[P
     if refused:
         out.print(f"Exact mode refuses {refused} of {len(nodes)} nodes.")
         click.get_current_context().exit(1)
-    out.print(f"All {len(nodes)} nodes are exact: the same bits on every machine.")
+    those = "The node is" if len(nodes) == 1 else f"All {len(nodes)} nodes are"
+    out.print(f"{those} exact: the same bits on every machine.")
 
 
 @_command("Show what a model needs.", "onemodel info model.onnx")

@@ -249,7 +249,7 @@ def test_check_and_info_name_the_seed_that_lets_a_node_draw(tmp_path: Path) -> N
     assert "the node's attribute or --seed gives one" in result.output
     result = run("check", model, "--seed", 5)
     assert result.exit_code == 0, result.output
-    assert "All 1 nodes are exact" in result.output
+    assert "The node is exact" in result.output
     result = run("info", model)
     assert "the node's attribute or --seed gives one" in result.output
     assert result.output.endswith("The model runs with --mode fast, and in exact mode with --seed.\n")
